@@ -1,0 +1,15 @@
+//! The ground everything stands on: environment, time, files, processes, text.
+//!
+//! Used by every layer. Knows nothing of GitHub, tmux or agents.
+
+pub mod clock;
+pub mod dirs;
+pub mod env;
+pub mod failure;
+pub mod files;
+pub mod http;
+pub mod ids;
+pub mod process;
+pub mod random;
+pub mod terminal;
+pub mod text;

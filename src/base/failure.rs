@@ -1,0 +1,170 @@
+//! What a command says when it could not do its work, and the exit code for it.
+
+use std::error::Error;
+use std::fmt;
+
+/// What kind of failure it was. It decides the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The command line is wrong: exit 2.
+    Usage,
+    /// It was understood and not done: exit 1.
+    Refused,
+    /// It was tried and failed: exit 1.
+    Failed,
+    /// The doctor could not find out: exit 3.
+    CouldNotCheck,
+    /// The reader of our output went away: exit 0, nothing printed.
+    BrokenPipe,
+}
+
+impl Kind {
+    /// The process's exit code (docs/reference.md).
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::BrokenPipe => 0,
+            Self::Refused | Self::Failed => 1,
+            Self::Usage => 2,
+            Self::CouldNotCheck => 3,
+        }
+    }
+}
+
+/// A failed command: one line, the cause behind it, and what to do next.
+#[derive(Debug)]
+pub struct Failure {
+    kind: Kind,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+    hints: Vec<String>,
+}
+
+impl Failure {
+    /// A failure of the given kind.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None, hints: Vec::new() }
+    }
+
+    /// Something that was tried and went wrong.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Kind::Failed, message)
+    }
+
+    /// Something that was understood and not done.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(Kind::Refused, message)
+    }
+
+    /// Adds the cause. Shown after the message, in full with `-v`.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Adds what to do next, as text or as a command that can be pasted.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What to do next.
+    pub fn hints(&self) -> &[String] {
+        &self.hints
+    }
+
+    /// The failure for a person: one line with its nearest cause, the whole
+    /// chain when `verbose`, then the hints.
+    pub fn render(&self, verbose: bool) -> String {
+        let mut out = format!("error: {}", self.message);
+        let causes: Vec<String> = causes(self.source()).collect();
+        match (verbose, causes.first()) {
+            (_, None) => {}
+            (false, Some(first)) => {
+                out.push_str(": ");
+                out.push_str(first);
+            }
+            (true, Some(_)) => {
+                for cause in &causes {
+                    out.push_str("\n  caused by: ");
+                    out.push_str(cause);
+                }
+            }
+        }
+        out.push('\n');
+        for hint in &self.hints {
+            out.push_str("hint: ");
+            out.push_str(hint);
+            out.push('\n');
+        }
+        out
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    /// For writing to the terminal only; file errors are given their context.
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Self::new(Kind::BrokenPipe, "the reader of the output went away")
+        } else {
+            Self::failed("could not write the output").because(error)
+        }
+    }
+}
+
+/// The text of an error with everything behind it, on one line.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    causes(Some(error)).collect::<Vec<_>>().join(": ")
+}
+
+fn causes(first: Option<&(dyn Error + 'static)>) -> std::vec::IntoIter<String> {
+    let mut texts = Vec::new();
+    let mut next = first;
+    while let Some(error) = next {
+        texts.push(error.to_string());
+        next = error.source();
+    }
+    texts.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure() -> Failure {
+        let inner = Failure::failed("the disk is full");
+        let outer = Failure::failed("could not write `/x`").because(inner);
+        Failure::refused("nothing was saved").because(outer).hint("make room")
+    }
+
+    #[test]
+    fn one_line_first_and_the_chain_only_when_asked() {
+        assert_eq!(
+            failure().render(false),
+            "error: nothing was saved: could not write `/x`\nhint: make room\n"
+        );
+        assert_eq!(
+            failure().render(true),
+            "error: nothing was saved\n  caused by: could not write `/x`\n  \
+             caused by: the disk is full\nhint: make room\n"
+        );
+    }
+}

@@ -1,0 +1,1 @@
+//! Serving HTTP on a listener of our own.

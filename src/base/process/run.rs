@@ -1,0 +1,268 @@
+//! The one place that starts a process.
+
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+
+use super::{Invocation, StoredInvocation};
+use crate::base::text::{cap, visible};
+
+/// How long a program that was asked to end may take before it is killed.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What a finished program left.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it wrote to its standard output, up to the limit.
+    pub stdout: Vec<u8>,
+    /// What it wrote to its standard error, up to the limit.
+    pub stderr: Vec<u8>,
+}
+
+impl Output {
+    /// The standard output as text.
+    pub fn stdout_text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// The last lines of what it said, fit for a message.
+    pub fn complaint(&self) -> String {
+        let said = if self.stderr.is_empty() { &self.stdout } else { &self.stderr };
+        let text = String::from_utf8_lossy(said);
+        let tail: Vec<_> = text.trim().lines().rev().take(3).collect();
+        let tail = tail.into_iter().rev().map(visible).collect::<Vec<_>>().join(" / ");
+        cap(&tail, 400)
+    }
+}
+
+/// Why a program did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// It could not be started at all.
+    #[error("could not start `{command}`")]
+    NotStarted {
+        /// The command line.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It did not end in time and was killed.
+    #[error("`{command}` did not end within {} ms", after.as_millis())]
+    TimedOut {
+        /// The command line.
+        command: String,
+        /// The deadline.
+        after: Duration,
+    },
+    /// It ended with a failure.
+    #[error("`{command}` ended with {}: {}", ending(output.status), output.complaint())]
+    Failed {
+        /// The command line.
+        command: String,
+        /// What it left.
+        output: Output,
+    },
+    /// Its input or output broke.
+    #[error("lost the connection to `{command}`")]
+    Io {
+        /// The command line.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// How a process ended, in words.
+pub(crate) fn ending(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "an unknown status".to_owned(),
+    }
+}
+
+impl Invocation {
+    /// Runs the program to its end in a process group of its own and gives what
+    /// it left, whatever its exit code. Past the deadline the group is asked to
+    /// end, then killed.
+    pub async fn run(&self) -> Result<Output, ExecError> {
+        let mut child = self.start(Stdio::piped(), Stdio::piped(), Stdio::piped())?;
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take();
+        let stderr = child.stderr.take();
+        let io_error = |source| ExecError::Io { command: self.display(), source };
+        let work = async {
+            let write = async {
+                if let Some(mut pipe) = stdin {
+                    // A program that does not read all of its input has a reason to.
+                    let _ = pipe.write_all(&self.stdin).await;
+                }
+            };
+            let ((), stdout, stderr) = tokio::join!(
+                write,
+                read_bounded(stdout, self.output_limit),
+                read_bounded(stderr, self.output_limit)
+            );
+            Ok::<_, io::Error>((stdout?, stderr?))
+        };
+        let finished = tokio::time::timeout(self.deadline, async {
+            let (stdout, stderr) = work.await?;
+            Ok::<_, io::Error>(Output { status: child.wait().await?, stdout, stderr })
+        })
+        .await;
+        if let Ok(result) = finished {
+            return result.map_err(io_error);
+        }
+        // The group is signalled while the child is unreaped, so its id is still ours.
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+        if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
+            if let Some(group) = group {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            let _ = child.wait().await;
+        }
+        Err(ExecError::TimedOut { command: self.display(), after: self.deadline })
+    }
+
+    /// Like [`Invocation::run`], but a failing exit code is an error.
+    pub async fn run_ok(&self) -> Result<Output, ExecError> {
+        let output = self.run().await?;
+        if output.status.success() {
+            Ok(output)
+        } else {
+            Err(ExecError::Failed { command: self.display(), output })
+        }
+    }
+
+    /// Starts the program in a process group of its own and leaves it to the
+    /// caller. It is not killed when the handle is dropped.
+    pub fn start(
+        &self,
+        stdin: Stdio,
+        stdout: Stdio,
+        stderr: Stdio,
+    ) -> Result<tokio::process::Child, ExecError> {
+        let mut command = tokio::process::Command::from(self.command());
+        command
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr)
+            .process_group(0)
+            .spawn()
+            .map_err(|source| ExecError::NotStarted { command: self.display(), source })
+    }
+
+    /// Starts the program on our own terminal and waits for it, without a
+    /// deadline: a person sits in front of it.
+    pub async fn run_on_terminal(&self) -> Result<ExitStatus, ExecError> {
+        let not_started = |source| ExecError::NotStarted { command: self.display(), source };
+        let mut child =
+            tokio::process::Command::from(self.command()).spawn().map_err(not_started)?;
+        child.wait().await.map_err(|source| ExecError::Io { command: self.display(), source })
+    }
+
+    /// Becomes the program. Comes back only when that failed.
+    pub fn exec(&self) -> ExecError {
+        let source = self.command().exec();
+        ExecError::NotStarted { command: self.display(), source }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that starts a process")]
+    fn command(&self) -> std::process::Command {
+        let mut command = std::process::Command::new(&self.program);
+        command.args(&self.args).env_clear().envs(&self.env);
+        if let Some(cwd) = &self.cwd {
+            command.current_dir(cwd);
+        }
+        command
+    }
+}
+
+impl StoredInvocation {
+    /// Becomes the stored program. Comes back only when that failed.
+    pub fn exec(self) -> ExecError {
+        let mut invocation = Invocation::new(&self.program, self.env.into_iter().collect());
+        invocation.args = self.args;
+        invocation.cwd = self.cwd;
+        invocation.exec()
+    }
+}
+
+/// Reads a stream to its end and keeps its first `limit` bytes, so that a
+/// program which writes without end is drained and not believed.
+async fn read_bounded(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
+    let Some(mut stream) = stream else { return Ok(Vec::new()) };
+    let mut kept = Vec::new();
+    let mut buffer = vec![0; 8192];
+    loop {
+        let read = stream.read(&mut buffer).await?;
+        if read == 0 {
+            return Ok(kept);
+        }
+        let room = limit.saturating_sub(kept.len()).min(read);
+        kept.extend_from_slice(&buffer[..room]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::*;
+
+    fn shell(script: &str) -> Invocation {
+        Invocation::new(Path::new("/bin/sh"), BTreeMap::new()).arg("-c").arg(script)
+    }
+
+    #[tokio::test]
+    async fn nothing_is_inherited_and_both_streams_come_back() {
+        let output =
+            shell("env | grep -c CARGO; cat; echo no >&2").stdin("in").run().await.unwrap();
+        assert_eq!(output.stdout_text(), "0\nin");
+        assert_eq!(output.complaint(), "no");
+    }
+
+    #[tokio::test]
+    async fn past_the_deadline_the_whole_group_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid_file = dir.path().join("pid");
+        let script =
+            format!("trap '' TERM; sleep 60 & echo $! > '{}'; wait; wait", pid_file.display());
+        let error = shell(&script).deadline(Duration::from_millis(300)).run().await.unwrap_err();
+        assert!(matches!(error, ExecError::TimedOut { .. }), "{error}");
+        let pid: i32 = fs_err::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+        // The orphan is reaped by init; a moment may pass until its entry is gone.
+        for _ in 0..200 {
+            let state = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        unreachable!("the child of the child is still alive");
+    }
+
+    #[tokio::test]
+    async fn endless_output_is_drained_and_bounded() {
+        let output = shell("yes | head -c 3000000").output_limit(1000).run().await.unwrap();
+        assert_eq!(output.stdout.len(), 1000);
+        assert!(output.status.success());
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_is_named() {
+        let error =
+            Invocation::new(Path::new("/nowhere/x"), BTreeMap::new()).run().await.unwrap_err();
+        assert_eq!(error.to_string(), "could not start `/nowhere/x`");
+    }
+}

@@ -1,0 +1,11 @@
+//! Pure decisions: functions of values, with no input or output, no clock and
+//! no tasks in them. Every rule of the product can be read, and tested, here.
+
+pub mod config;
+pub mod dispatch;
+pub mod event;
+pub mod harness;
+pub mod inject;
+pub mod outcome;
+pub mod platform;
+pub mod routing;

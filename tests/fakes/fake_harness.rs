@@ -1,0 +1,2 @@
+//! Stands in for an agent in tests.
+fn main() {}

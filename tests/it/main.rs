@@ -1,0 +1,12 @@
+//! Every integration test, in one program.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    missing_docs,
+    reason = "tests drive the real thing from outside, and may stop at the first surprise"
+)]
+
+mod support;
+mod tidy;
