@@ -1,7 +1,115 @@
-//! The command line.
-use crate::base::env::Env;
+//! The command line: what can be typed, and which file answers it.
+
+mod demo;
+mod demo_agent;
+mod doctor;
+mod events;
+mod gh_webhook;
+mod hook;
+mod launch;
+mod sessions;
+
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
-/// Runs.
-pub fn main(_env: Env) -> ExitCode {
-    ExitCode::SUCCESS
+
+use clap::{Parser, Subcommand};
+
+use crate::base::env::Env;
+use crate::base::failure::{Failure, Kind};
+use crate::base::terminal::Printer;
+
+/// Runs a coding agent on a labelled GitHub issue in a tmux session and types
+/// every later event into it.
+#[derive(Debug, Parser)]
+#[command(name = "the-loop", version, max_term_width = 80, disable_help_subcommand = true)]
+struct Cli {
+    /// The configuration file; else `.the-loop/config.yaml`, looked for upward
+    #[arg(long, global = true, value_name = "FILE", env = "THE_LOOP_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Show the causes behind an error
+    #[arg(short, long, global = true)]
+    verbose: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Doctor(doctor::Args),
+    #[command(name = "gh-webhook")]
+    GhWebhook(gh_webhook::Args),
+    Sessions(sessions::Args),
+    Events(events::Args),
+    Demo(demo::Args),
+    #[command(hide = true)]
+    Hook(hook::Args),
+    #[command(hide = true)]
+    Launch(launch::Args),
+    #[command(hide = true)]
+    DemoAgent(demo_agent::Args),
+}
+
+/// What every command is given.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    /// The process's surroundings.
+    pub(crate) env: Env,
+    /// The terminal.
+    pub(crate) printer: Printer,
+    /// `--config` or its variable.
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl Context {
+    /// Runs an asynchronous command to its end on one thread.
+    pub(crate) fn block_on<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::failed("could not start the runtime").because(error))?
+            .block_on(work)
+    }
+}
+
+/// Runs the program: parses the arguments, runs the command, and says what went
+/// wrong. The exit code is 0, or what the failure's kind asks for.
+pub fn main(env: Env) -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are "errors" with exit code 0 here.
+            let code = u8::try_from(error.exit_code()).unwrap_or(2);
+            return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::from(code));
+        }
+    };
+    let context = Context { env, printer: Printer::new(cli.verbose), config: cli.config };
+    match run(&context, cli.command) {
+        Ok(code) => code,
+        Err(failure) => {
+            if failure.kind() != Kind::BrokenPipe {
+                let text = failure.render(cli.verbose);
+                let _ = write!(context.printer.err(), "{text}");
+            }
+            ExitCode::from(failure.kind().exit_code())
+        }
+    }
+}
+
+fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Doctor(args) => doctor::run(context, &args),
+        Command::GhWebhook(args) => gh_webhook::run(context, &args),
+        Command::Sessions(args) => sessions::run(context, &args),
+        Command::Events(args) => events::run(context, &args),
+        Command::Demo(args) => demo::run(context, &args),
+        Command::Hook(args) => hook::run(context, &args),
+        Command::Launch(args) => launch::run(context, &args),
+        Command::DemoAgent(args) => demo_agent::run(context, &args),
+    }
 }

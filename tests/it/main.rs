@@ -2,9 +2,6 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    missing_docs,
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
 

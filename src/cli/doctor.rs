@@ -1,0 +1,15 @@
+//! `the-loop doctor`.
+
+use std::process::ExitCode;
+
+use super::Context;
+use crate::base::failure::Failure;
+
+/// Check this host and say what is missing
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {}
+
+/// Runs the command.
+pub(super) fn run(_context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
+    Err(Failure::refused("this command is not built yet"))
+}
