@@ -1,1 +1,2 @@
-//! doctor
+//! Doctor (temporary).
+pub mod tool;

@@ -1,1 +1,5 @@
-//! host
+//! Acting on this machine: tmux, the runners, the dispatcher's driver.
+
+pub mod dispatch;
+pub mod runner;
+pub mod tmux;

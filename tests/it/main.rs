@@ -2,8 +2,10 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    unreachable_pub,
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
 
 mod support;
 mod tidy;
+mod tmux;

@@ -1,0 +1,194 @@
+//! Looking: which panes there are, and what one of them shows.
+
+use super::{CONVERSATION_OPTION, ITEM_OPTION, Tmux, TmuxError, is_absent};
+
+/// The pane of a session of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pane {
+    /// tmux's id of the session; never used again while the server lives.
+    pub session_id: String,
+    /// tmux's id of the pane; never used again while the server lives.
+    pub pane_id: String,
+    /// The session's name.
+    pub name: String,
+    /// Whether its program runs.
+    pub state: PaneState,
+    /// How many clients look at it.
+    pub clients: u32,
+    /// The work item it was made for; `None` when it is not ours.
+    pub item: Option<String>,
+    /// The harness's id of the conversation in it.
+    pub conversation: Option<String>,
+}
+
+/// The state of a pane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PaneState {
+    /// Its program runs.
+    Live,
+    /// Its program runs, and a person scrolls in it.
+    CopyMode,
+    /// Its program has ended; with its exit code or signal where tmux knows.
+    Dead(String),
+}
+
+/// What one look at a pane showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// Whether its program runs.
+    pub state: PaneState,
+    /// The visible screen, with colours.
+    pub screen: String,
+    /// Column and line of the cursor, from 0.
+    pub cursor: (u16, u16),
+    /// The pane's columns.
+    pub columns: u16,
+}
+
+/// The fields of a listing. The session's name comes last, because that of a
+/// stranger may hold anything.
+const FIELDS: usize = 11;
+
+fn format() -> String {
+    format!(
+        "#{{session_id}}|#{{pane_id}}|#{{?pane_dead,1,0}}|#{{?pane_in_mode,1,0}}|\
+         #{{pane_dead_status}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_width}}|\
+         #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}}|#{{session_name}}"
+    )
+}
+
+impl Tmux {
+    /// Every pane of the server. No server is no panes.
+    pub async fn panes(&self) -> Result<Vec<Pane>, TmuxError> {
+        let call = self.call().args(["list-panes", "-a", "-F", &format()]);
+        match call.run_ok().await {
+            Ok(output) => {
+                Ok(output.stdout_text().lines().filter_map(parse).map(|row| row.pane).collect())
+            }
+            Err(source) if is_absent(&source) => Ok(Vec::new()),
+            Err(source) => Err(TmuxError::Failed { verb: "list its panes", source }),
+        }
+    }
+
+    /// The first pane of the session with exactly this name.
+    pub async fn find(&self, name: &str) -> Result<Option<Pane>, TmuxError> {
+        Ok(self.panes().await?.into_iter().find(|pane| pane.name == name))
+    }
+
+    /// What a pane shows now: its state and its screen, in one call.
+    pub async fn look(&self, pane: &Pane) -> Result<Look, TmuxError> {
+        let filter = format!(
+            "#{{&&:#{{==:#{{pane_id}},{}}},#{{==:#{{session_id}},{}}}}}",
+            pane.pane_id, pane.session_id
+        );
+        let call = self.call().args(["list-panes", "-a", "-f", &filter, "-F", &format()]).args([
+            ";",
+            "capture-pane",
+            "-p",
+            "-e",
+            "-t",
+            &pane.pane_id,
+        ]);
+        let absent = || TmuxError::Absent { what: format!("session `{}`", pane.name) };
+        let output = match call.run_ok().await {
+            Ok(output) => output.stdout_text(),
+            Err(source) if is_absent(&source) => return Err(absent()),
+            Err(source) => return Err(TmuxError::Failed { verb: "show a pane", source }),
+        };
+        let (first, screen) = output.split_once('\n').ok_or_else(absent)?;
+        let row = parse(first).ok_or_else(absent)?;
+        // Ids are never used again within one server, but a new server counts anew.
+        if row.pane.name != pane.name || row.pane.item != pane.item {
+            return Err(absent());
+        }
+        Ok(Look {
+            state: row.pane.state,
+            screen: screen.to_owned(),
+            cursor: row.cursor,
+            columns: row.columns,
+        })
+    }
+
+    /// The last `lines` lines that a pane has shown, plain, without the blank
+    /// ones at its end.
+    pub async fn last_lines(&self, pane: &Pane, lines: usize) -> Result<Vec<String>, TmuxError> {
+        let call = self.call().output_limit(16 << 20).args([
+            "capture-pane",
+            "-p",
+            "-J",
+            "-S",
+            "-500",
+            "-t",
+            &pane.pane_id,
+        ]);
+        let output = call.run_ok().await.map_err(|source| {
+            if is_absent(&source) {
+                TmuxError::Absent { what: format!("session `{}`", pane.name) }
+            } else {
+                TmuxError::Failed { verb: "show a pane's history", source }
+            }
+        })?;
+        let text = output.stdout_text();
+        // tmux writes "Pane is dead (…)" itself; that is not the program's word.
+        let said: Vec<_> = text
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.starts_with("Pane is dead"))
+            .collect();
+        let end = said.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
+        let begin = end.saturating_sub(lines);
+        Ok(said[begin..end].iter().map(|line| (*line).to_owned()).collect())
+    }
+}
+
+struct Row {
+    pane: Pane,
+    cursor: (u16, u16),
+    columns: u16,
+}
+
+fn parse(line: &str) -> Option<Row> {
+    let fields: Vec<_> = line.splitn(FIELDS, '|').collect();
+    let &[session, pane, dead, mode, status, x, y, width, clients, ours, name] = &fields[..] else {
+        return None;
+    };
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let (item, conversation) = ours.split_once(' ')?;
+    let state = match (dead, mode) {
+        ("1", _) if status.is_empty() => PaneState::Dead("a signal".to_owned()),
+        ("1", _) => PaneState::Dead(format!("exit code {status}")),
+        (_, "1") => PaneState::CopyMode,
+        _ => PaneState::Live,
+    };
+    Some(Row {
+        pane: Pane {
+            session_id: session.to_owned(),
+            pane_id: pane.to_owned(),
+            name: name.to_owned(),
+            state,
+            clients: clients.parse().unwrap_or(0),
+            item: some(item),
+            conversation: some(conversation),
+        },
+        cursor: (x.parse().unwrap_or(0), y.parse().unwrap_or(0)),
+        columns: width.parse().unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_ours_and_rows_of_strangers() {
+        let ours = parse("$1|%2|0|0||3|4|160|1|github:o/r#1 abc|loop/o+r+1").unwrap();
+        assert_eq!(ours.pane.item.as_deref(), Some("github:o/r#1"));
+        assert_eq!(ours.pane.conversation.as_deref(), Some("abc"));
+        assert_eq!((ours.pane.state, ours.cursor, ours.columns), (PaneState::Live, (3, 4), 160));
+        let strange = parse("$2|%3|1|0|7|0|0|80|0| |a|b c").unwrap();
+        assert_eq!(strange.pane.name, "a|b c");
+        assert_eq!(strange.pane.item, None);
+        assert_eq!(strange.pane.state, PaneState::Dead("exit code 7".into()));
+        assert!(parse("nonsense").is_none());
+    }
+}

@@ -1,0 +1,198 @@
+//! The tmux driver, on the real tmux.
+
+use the_loop::base::ids::{Marker, WorkItem};
+use the_loop::host::tmux::{NewSession, Pane, PaneState, Server, Tmux, TmuxError};
+
+use crate::support::{TmuxServer, env, eventually};
+
+struct World {
+    server: TmuxServer,
+    tmux: Tmux,
+}
+
+async fn world() -> World {
+    let server = TmuxServer::new();
+    let tool = tmux_tool(&env(server.dir.path())).await;
+    let tmux = Tmux::new(tool, Server::Socket(server.socket.clone()));
+    World { server, tmux }
+}
+
+async fn tmux_tool(env: &the_loop::base::env::Env) -> the_loop::doctor::tool::Tool {
+    the_loop::doctor::tool::Tool::temporary("/usr/bin/tmux".as_ref(), env.clone())
+}
+
+fn item(text: &str) -> WorkItem {
+    text.parse().unwrap()
+}
+
+fn marker(byte: u8) -> Marker {
+    Marker::new([byte; 16])
+}
+
+impl World {
+    async fn start(&self, reference: &str, script: &str) -> Result<Pane, TmuxError> {
+        let item = item(reference);
+        let command = ["/bin/sh", "-c", script].map(Into::into).to_vec();
+        self.tmux
+            .new_session(&NewSession {
+                name: &item.slug().tmux_name(),
+                item: &item,
+                conversation: "c-1",
+                size: (100, 30),
+                cwd: self.server.dir.path(),
+                command,
+            })
+            .await
+    }
+
+    /// A pane that writes what it reads, byte for byte, into a file.
+    async fn recorder(&self, reference: &str) -> (Pane, std::path::PathBuf) {
+        let file = self.server.dir.path().join(item(reference).slug().as_str());
+        let script =
+            format!("stty raw -echo; printf '\\033[?2004hready'; exec cat > '{}'", file.display());
+        let pane = self.start(reference, &script).await.unwrap();
+        eventually("the recorder is ready", async || {
+            self.tmux.look(&pane).await.unwrap().screen.contains("ready").then_some(())
+        })
+        .await;
+        (pane, file)
+    }
+}
+
+async fn content(file: &std::path::Path, bytes: usize) -> Vec<u8> {
+    eventually("the bytes arrive", async || {
+        std::fs::read(file).ok().filter(|content| content.len() >= bytes)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_paste_arrives_byte_for_byte_and_the_submit_key_alone() {
+    let world = world().await;
+    let (pane, file) = world.recorder("o/r#1").await;
+    let text = "first ÄÖ ✓ 漢\n\t!x\n/exit; 'q' \"d\" $(id) #{pid}\nend";
+    world.tmux.paste(&pane, &marker(1), text).await.unwrap();
+    world.tmux.submit(&pane, &marker(1)).await.unwrap();
+    let expected = format!("\x1b[200~{text}\x1b[201~\r");
+    assert_eq!(content(&file, expected.len()).await, expected.as_bytes());
+    assert_eq!(world.server.run(&["list-buffers"]), "", "a buffer was left behind");
+}
+
+#[tokio::test]
+async fn sizes_from_one_byte_to_a_megabyte_arrive_whole() {
+    let world = world().await;
+    let (pane, file) = world.recorder("o/r#1").await;
+    let mut sum = 0;
+    for size in [1, 1_000, 20_000, 1_000_000] {
+        world.tmux.paste(&pane, &marker(1), &"x".repeat(size)).await.unwrap();
+        sum += size + 12;
+        assert_eq!(content(&file, sum).await.len(), sum);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_begins_another_reaches_only_itself() {
+    let world = world().await;
+    let (ten, file) = world.recorder("o/r#10").await;
+    assert_eq!(world.tmux.find("loop/o+r+1").await.unwrap(), None);
+    let (one, _) = world.recorder("o/r#1").await;
+    world.tmux.kill(&one).await.unwrap();
+    assert!(matches!(
+        world.tmux.paste(&one, &marker(1), "for one").await,
+        Err(TmuxError::NotLive { .. })
+    ));
+    assert!(matches!(world.tmux.look(&one).await, Err(TmuxError::Absent { .. })));
+    world.tmux.paste(&ten, &marker(2), "for ten").await.unwrap();
+    assert_eq!(content(&file, 19).await, b"\x1b[200~for ten\x1b[201~");
+}
+
+#[tokio::test]
+async fn a_dead_pane_is_typed_into_by_nobody_and_its_server_lives() {
+    let world = world().await;
+    let (other, _) = world.recorder("o/r#2").await;
+    let pane = world.start("o/r#1", "echo last words; exit 3").await.unwrap();
+    let how =
+        eventually("it is dead", async || match world.tmux.look(&pane).await.unwrap().state {
+            PaneState::Dead(how) => Some(how),
+            _ => None,
+        })
+        .await;
+    assert!(matches!(
+        world.tmux.paste(&pane, &marker(1), "x").await,
+        Err(TmuxError::NotLive { .. })
+    ));
+    assert!(matches!(world.tmux.submit(&pane, &marker(1)).await, Err(TmuxError::NotLive { .. })));
+    assert_eq!(world.tmux.last_lines(&pane, 5).await.unwrap(), ["last words"]);
+    assert_eq!(world.tmux.look(&other).await.unwrap().state, PaneState::Live);
+    assert_eq!(world.server.run(&["list-buffers"]), "");
+}
+
+#[tokio::test]
+async fn in_copy_mode_nothing_is_pasted_but_a_submit_key_reaches_the_program() {
+    let world = world().await;
+    let (pane, file) = world.recorder("o/r#1").await;
+    world.server.run(&["copy-mode", "-t", &pane.pane_id]);
+    assert_eq!(world.tmux.look(&pane).await.unwrap().state, PaneState::CopyMode);
+    assert!(world.tmux.paste(&pane, &marker(1), "x").await.is_err());
+    world.tmux.submit(&pane, &marker(1)).await.unwrap();
+    assert_eq!(content(&file, 1).await, b"\r");
+}
+
+#[tokio::test]
+async fn a_session_keeps_its_size_and_its_program_is_the_panes_own() {
+    let world = world().await;
+    let (pane, _) = world.recorder("o/r.x#1").await;
+    assert_eq!(pane.name, "loop/o+r++x+1");
+    assert_eq!(world.tmux.look(&pane).await.unwrap().columns, 100);
+    let shown = world.server.run(&[
+        "display-message",
+        "-p",
+        "-t",
+        &pane.pane_id,
+        "#{pane_current_command} #{window_height} #{remain-on-exit} #{window-size}",
+    ]);
+    assert_eq!(shown.trim(), "cat 30 on manual");
+}
+
+#[tokio::test]
+async fn a_strangers_session_of_our_name_is_left_alone() {
+    let world = world().await;
+    world.server.run(&["new-session", "-d", "-s", "loop/o+r+1", "sleep", "600"]);
+    assert!(matches!(world.start("o/r#1", "cat").await, Err(TmuxError::NotOurs { .. })));
+    assert!(world.server.run(&["ls"]).contains("loop/o+r+1"));
+}
+
+#[tokio::test]
+async fn options_of_the_user_that_end_sessions_are_noticed() {
+    let world = world().await;
+    world.server.run(&["new-session", "-d", "-s", "mine", "sleep", "600"]);
+    world.server.run(&["set-hook", "-g", "session-created", "kill-session"]);
+    let error = world.start("o/r#1", "cat").await.unwrap_err();
+    assert!(matches!(error, TmuxError::Vanished { .. } | TmuxError::Failed { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn without_a_server_there_are_no_panes() {
+    let world = world().await;
+    assert_eq!(world.tmux.panes().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn two_hundred_pastes_at_once_never_cross() {
+    let world = world().await;
+    let (one, first) = world.recorder("octo-a/b#1").await;
+    let (two, second) = world.recorder("octo/a-b#1").await;
+    let pastes = (0..100_u8).flat_map(|n| [(&one, n, "one"), (&two, n + 100, "two")]);
+    let work: Vec<_> = pastes
+        .map(|(pane, n, text)| {
+            let (tmux, pane) = (world.tmux.clone(), pane.clone());
+            tokio::task::spawn(async move { tmux.paste(&pane, &marker(n), text).await.unwrap() })
+        })
+        .collect();
+    for task in work {
+        task.await.unwrap();
+    }
+    let paste = |text| format!("\x1b[200~{text}\x1b[201~").repeat(100);
+    assert_eq!(content(&first, 1_500).await, paste("one").as_bytes());
+    assert_eq!(content(&second, 1_500).await, paste("two").as_bytes());
+}
