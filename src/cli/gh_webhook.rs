@@ -1,15 +1,35 @@
-//! `the-loop gh-webhook`.
+//! `the-loop gh-webhook`: the receiver's life.
+
+mod start;
+mod status;
+mod stop;
 
 use std::process::ExitCode;
+
+use clap::Subcommand;
 
 use super::Context;
 use crate::base::failure::Failure;
 
-/// Receive GitHub's webhook
+/// Receive GitHub's webhook: start, stop, status
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Start(start::Args),
+    Stop(stop::Args),
+    Status(status::Args),
+}
 
 /// Runs the command.
-pub(super) fn run(_context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
-    Err(Failure::refused("this command is not built yet"))
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    match &args.command {
+        Command::Start(args) => start::run(context, args),
+        Command::Stop(args) => stop::run(context, args),
+        Command::Status(args) => status::run(context, args),
+    }
 }

@@ -1,1 +1,184 @@
-//! x
+//! The dispatcher's driver: runs the commands of `core::dispatch` and reports
+//! back. One loop, one event at a time.
+
+use std::collections::HashMap;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::base::failure::chain;
+use crate::base::ids::Slug;
+use crate::core::dispatch::{Command, Delivered, Dispatcher, Input, Job, StartFailure};
+use crate::core::outcome::Reason;
+use crate::state::inbox::{Inbox, Step};
+
+use super::runner::SessionRunner;
+
+/// How many events may wait for the loop; what does not fit waits with its sender.
+const BACKLOG: usize = 1024;
+
+/// A way to give work to the dispatcher.
+#[derive(Debug, Clone)]
+pub struct DispatchHandle {
+    inputs: mpsc::Sender<Input>,
+}
+
+impl DispatchHandle {
+    /// Puts a job into its session's queue. The inbox has it already, so that a
+    /// dispatcher which is ending loses nothing.
+    pub async fn enqueue(&self, job: Job) {
+        if self.inputs.send(Input::Enqueued(job)).await.is_err() {
+            tracing::debug!("the dispatcher has ended; the job waits in the inbox");
+        }
+    }
+}
+
+/// Starts the dispatcher's loop. It ends when `stop` is cancelled; what is under
+/// way then is taken up from the inbox at the next start.
+pub fn start(
+    runner: SessionRunner,
+    inbox: Inbox,
+    max_starts: usize,
+    tasks: &TaskTracker,
+    stop: CancellationToken,
+) -> DispatchHandle {
+    let (sender, receiver) = mpsc::channel(BACKLOG);
+    let handle = DispatchHandle { inputs: sender.clone() };
+    let driver = Driver {
+        runner,
+        inbox,
+        machine: Dispatcher::new(max_starts),
+        inputs: sender,
+        tasks: tasks.clone(),
+        call_off: HashMap::new(),
+        stop,
+    };
+    tasks.spawn(driver.run(receiver));
+    handle
+}
+
+struct Driver {
+    runner: SessionRunner,
+    inbox: Inbox,
+    machine: Dispatcher,
+    inputs: mpsc::Sender<Input>,
+    tasks: TaskTracker,
+    /// Calls the running injection of a session off.
+    call_off: HashMap<Slug, CancellationToken>,
+    stop: CancellationToken,
+}
+
+impl Driver {
+    async fn run(mut self, mut receiver: mpsc::Receiver<Input>) {
+        loop {
+            let input = tokio::select! {
+                () = self.stop.cancelled() => return,
+                input = receiver.recv() => input,
+            };
+            let Some(input) = input else { return };
+            if let Input::Delivered(slug, _) = &input {
+                self.call_off.remove(slug);
+            }
+            let commands = self.machine.handle(input);
+            self.record(&commands).await;
+            for command in commands {
+                self.execute(command);
+            }
+        }
+    }
+
+    /// Puts down what became of deliveries, before anything new begins.
+    async fn record(&self, commands: &[Command]) {
+        let steps: Vec<_> = commands
+            .iter()
+            .filter_map(|command| match command {
+                Command::Record { delivery, state, reason, detail } => Some(Step {
+                    delivery: delivery.clone(),
+                    state: *state,
+                    reason: *reason,
+                    detail: detail.clone(),
+                    route: None,
+                }),
+                _ => None,
+            })
+            .collect();
+        if steps.is_empty() {
+            return;
+        }
+        if let Err(error) = self.inbox.record(steps).await {
+            // The agent's own record still proves what it took: the next start finds it.
+            tracing::error!(error = %chain(&error), "could not record what became of a delivery");
+        }
+    }
+
+    fn execute(&mut self, command: Command) {
+        let runner = self.runner.clone();
+        match command {
+            Command::Start(slug) => {
+                let failed = StartFailure {
+                    reason: Reason::Internal,
+                    detail: "the start ended unexpectedly; the log has more".to_owned(),
+                    transient: false,
+                };
+                let on_panic = Input::Started(slug.clone(), Err(failed));
+                self.spawn(on_panic, async move {
+                    let result = runner.start(&slug).await;
+                    Input::Started(slug, result)
+                });
+            }
+            Command::Deliver(slug, delivery) => {
+                let call_off = CancellationToken::new();
+                self.call_off.insert(slug.clone(), call_off.clone());
+                let broken = Delivered::Broken("the injection ended unexpectedly".to_owned());
+                self.spawn(Input::Delivered(slug.clone(), broken), async move {
+                    let delivered = runner.deliver(&slug, &delivery, &call_off).await;
+                    Input::Delivered(slug, delivered)
+                });
+            }
+            Command::CallOff(slug) => {
+                if let Some(token) = self.call_off.get(&slug) {
+                    token.cancel();
+                }
+            }
+            Command::Close(slug) => {
+                let failed = Err("the closing ended unexpectedly".to_owned());
+                self.spawn(Input::Closed(slug.clone(), failed), async move {
+                    let result = runner.close(&slug).await;
+                    Input::Closed(slug, result)
+                });
+            }
+            Command::Pause(slug, pause) => {
+                self.spawn(Input::Woke(slug.clone()), async move {
+                    tokio::time::sleep(pause).await;
+                    Input::Woke(slug)
+                });
+            }
+            Command::Record { .. } => {}
+        }
+    }
+
+    /// Runs work beside the loop. Its result comes back as an input; so does a
+    /// panic in it, so that no session waits for ever.
+    fn spawn(&self, on_panic: Input, work: impl Future<Output = Input> + Send + 'static) {
+        let inputs = self.inputs.clone();
+        let stop = self.stop.clone();
+        let tasks = self.tasks.clone();
+        self.tasks.spawn(async move {
+            let work = tasks.spawn(work);
+            let abort = work.abort_handle();
+            let input = tokio::select! {
+                () = stop.cancelled() => {
+                    abort.abort();
+                    return;
+                }
+                result = work => result.unwrap_or_else(|error| {
+                    tracing::error!(%error, "a task of the dispatcher panicked");
+                    on_panic
+                }),
+            };
+            // Refused only when the loop has ended, and then nobody needs it.
+            let _ = inputs.send(input).await;
+        });
+    }
+}

@@ -1,10 +1,14 @@
 //! Looking: which panes there are, and what one of them shows.
 
+use crate::base::ids::{Slug, WorkItem};
+
 use super::{CONVERSATION_OPTION, ITEM_OPTION, Tmux, TmuxError, is_absent};
 
 /// The pane of a session of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pane {
+    /// The process id of the server. The ids below are unique within it.
+    pub server: String,
     /// tmux's id of the session; never used again while the server lives.
     pub session_id: String,
     /// tmux's id of the pane; never used again while the server lives.
@@ -19,6 +23,20 @@ pub struct Pane {
     pub item: Option<String>,
     /// The harness's id of the conversation in it.
     pub conversation: Option<String>,
+}
+
+impl Pane {
+    /// Whether both are the same pane of the same server.
+    pub fn is_the_same_as(&self, other: &Self) -> bool {
+        (&self.server, &self.session_id, &self.pane_id)
+            == (&other.server, &other.session_id, &other.pane_id)
+    }
+
+    /// Whether the pane was made for the work item with this slug.
+    pub fn is_of(&self, slug: &Slug) -> bool {
+        let item = self.item.as_deref().and_then(|item| item.parse::<WorkItem>().ok());
+        item.is_some_and(|item| item.slug() == *slug)
+    }
 }
 
 /// The state of a pane.
@@ -47,11 +65,11 @@ pub struct Look {
 
 /// The fields of a listing. The session's name comes last, because that of a
 /// stranger may hold anything.
-const FIELDS: usize = 11;
+const FIELDS: usize = 12;
 
 fn format() -> String {
     format!(
-        "#{{session_id}}|#{{pane_id}}|#{{?pane_dead,1,0}}|#{{?pane_in_mode,1,0}}|\
+        "#{{pid}}|#{{session_id}}|#{{pane_id}}|#{{?pane_dead,1,0}}|#{{?pane_in_mode,1,0}}|\
          #{{pane_dead_status}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_width}}|\
          #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}}|#{{session_name}}"
     )
@@ -98,7 +116,7 @@ impl Tmux {
         let (first, screen) = output.split_once('\n').ok_or_else(absent)?;
         let row = parse(first).ok_or_else(absent)?;
         // Ids are never used again within one server, but a new server counts anew.
-        if row.pane.name != pane.name || row.pane.item != pane.item {
+        if !row.pane.is_the_same_as(pane) || row.pane.name != pane.name {
             return Err(absent());
         }
         Ok(Look {
@@ -149,7 +167,7 @@ struct Row {
 
 fn parse(line: &str) -> Option<Row> {
     let fields: Vec<_> = line.splitn(FIELDS, '|').collect();
-    let &[session, pane, dead, mode, status, x, y, width, clients, ours, name] = &fields[..] else {
+    let &[server, session, pane, dead, mode, status, x, y, width, clients, ours, name] = &fields[..] else {
         return None;
     };
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -162,6 +180,7 @@ fn parse(line: &str) -> Option<Row> {
     };
     Some(Row {
         pane: Pane {
+            server: server.to_owned(),
             session_id: session.to_owned(),
             pane_id: pane.to_owned(),
             name: name.to_owned(),
@@ -181,11 +200,11 @@ mod tests {
 
     #[test]
     fn a_row_of_ours_and_rows_of_strangers() {
-        let ours = parse("$1|%2|0|0||3|4|160|1|github:o/r#1 abc|loop/o+r+1").unwrap();
+        let ours = parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc|loop/o+r+1").unwrap();
         assert_eq!(ours.pane.item.as_deref(), Some("github:o/r#1"));
         assert_eq!(ours.pane.conversation.as_deref(), Some("abc"));
         assert_eq!((ours.pane.state, ours.cursor, ours.columns), (PaneState::Live, (3, 4), 160));
-        let strange = parse("$2|%3|1|0|7|0|0|80|0| |a|b c").unwrap();
+        let strange = parse("9|$2|%3|1|0|7|0|0|80|0| |a|b c").unwrap();
         assert_eq!(strange.pane.name, "a|b c");
         assert_eq!(strange.pane.item, None);
         assert_eq!(strange.pane.state, PaneState::Dead("exit code 7".into()));

@@ -34,9 +34,9 @@ impl Tmux {
         condition: &str,
         text: &str,
     ) -> Result<(), TmuxError> {
-        let Pane { pane_id, session_id, .. } = pane;
+        let Pane { server, pane_id, session_id, .. } = pane;
         let alive = format!(
-            "#{{&&:#{{==:#{{session_id}},{session_id}}},\
+            "#{{&&:#{{==:#{{pid}} #{{session_id}},{server} {session_id}}},\
              #{{&&:#{{==:#{{?pane_dead,1,0}},0}},{condition}}}}}"
         );
         let then = format!("paste-buffer {flags} -d -b {buffer} -t {pane_id}");

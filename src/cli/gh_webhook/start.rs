@@ -1,0 +1,270 @@
+//! `the-loop gh-webhook start`.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use crate::base::clock::Clock;
+use crate::base::failure::Failure;
+use crate::base::text::visible_lines;
+use crate::cli::Context;
+use crate::cli::setup::Loaded;
+use crate::core::config::{HarnessName, RunnerKind};
+use crate::doctor::tool::{Tool, ToolId};
+use crate::doctor::{self, Needs};
+use crate::serve::control;
+use crate::serve::daemon::{Daemon, Setup};
+use crate::serve::receiver::Secret;
+
+/// How long a detached receiver may take until it answers.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// How often a detached receiver is asked.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// Start the receiver, in the foreground unless `--detach` is given
+///
+/// Checks first what it needs, and says what is missing and how to get it
+/// before it opens its port.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  the-loop gh-webhook start --runner tmux")]
+pub(super) struct Args {
+    /// How new sessions are hosted, instead of `routing.runner`
+    #[arg(long, value_name = "RUNNER", value_parser = ["process", "tmux"])]
+    runner: Option<String>,
+
+    /// Go to the background; returns when the receiver answers
+    #[arg(long)]
+    detach: bool,
+
+    /// Accept deliveries without a signature, on a loopback address only
+    #[arg(long)]
+    insecure_no_secret: bool,
+
+    /// Be the background process of `--detach`
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let mut loaded = context.load()?;
+    if let Some(runner) = &args.runner {
+        loaded.config.routing.runner =
+            if runner == "tmux" { RunnerKind::Tmux } else { RunnerKind::Process };
+    }
+    if loaded.config.routing.runner == RunnerKind::Process {
+        return Err(Failure::refused("the runner `process` is not part of this version")
+            .hint("start with `--runner tmux`, or set `routing.runner: tmux`"));
+    }
+    if args.detached {
+        rustix::process::setsid()
+            .map_err(|error| Failure::failed("could not leave the terminal").because(error))?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("could not start the runtime").because(error))?;
+    let result = if args.detach {
+        runtime.block_on(Box::pin(detach(context, args, loaded)))
+    } else {
+        runtime.block_on(Box::pin(foreground(context, args, loaded)))
+    };
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    result
+}
+
+async fn foreground(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCode, Failure> {
+    start_log();
+    let setup = check(context, args, loaded).await?;
+    let runner_note = match setup.tmux.server() {
+        crate::host::tmux::Server::Default => String::new(),
+        crate::host::tmux::Server::Socket(path) => format!(" (tmux -S {})", path.display()),
+    };
+    let users = setup.config.routing.authorized_users.is_empty();
+    let daemon = Daemon::bind(setup).await?;
+    for broken in daemon.broken_sessions() {
+        context.printer.note(&format!(
+            "warning: a session cannot be read and is left alone: {}",
+            visible_lines(&broken)
+        ));
+    }
+    if users {
+        context.printer.note(
+            "warning: `routing.authorizedUsers` is empty: no person's event is acted on",
+        );
+    }
+    context.printer.note(&format!(
+        "Receiving on {}\nSessions are in tmux{runner_note}: `the-loop sessions list`",
+        daemon.url()
+    ));
+    let stop = CancellationToken::new();
+    let watch = watch_signals(stop.clone())?;
+    let (result, ()) = tokio::join!(Box::pin(daemon.run(stop.clone())), async {
+        tokio::select! { () = watch => {}, () = stop.cancelled() => {} }
+    });
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Finds out whether everything is there, before anything is opened.
+async fn check(context: &Context, args: &Args, loaded: Loaded) -> Result<Setup, Failure> {
+    let Loaded { config, file, project, paths } = loaded;
+    let webhook = &config.webhooks.gh_webhook;
+    let secret = if args.insecure_no_secret {
+        if !webhook.host.is_loopback() {
+            return Err(Failure::refused(format!(
+                "`--insecure-no-secret` is for a loopback address, not {}",
+                webhook.host
+            )));
+        }
+        None
+    } else {
+        Some(Secret::load(&context.env, webhook).map_err(|error| {
+            Failure::refused("the webhook has no secret").because(error).hint(format!(
+                "export {}=\"$(openssl rand -hex 32)\" and give GitHub the same",
+                webhook.secret_env
+            ))
+        })?)
+    };
+    let needs = Needs {
+        runner: Some(config.routing.runner),
+        harness: Some(config.routing.default_harness),
+        web: false,
+    };
+    let dirs = context.dirs()?;
+    let report = doctor::examine(&context.env, &dirs, &config.tools, &needs).await;
+    if let Some(text) = report.errors_text() {
+        return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
+            .hint("`the-loop doctor` shows every check"));
+    }
+    let tmux = report
+        .tool(ToolId::Tmux)
+        .cloned()
+        .ok_or_else(|| Failure::refused("tmux was not found").hint("run `the-loop doctor`"))?;
+    let harnesses: BTreeMap<HarnessName, Tool> = report
+        .tool(ToolId::Claude)
+        .map(|tool| (HarnessName::Claude, tool.clone()))
+        .into_iter()
+        .collect();
+    Ok(Setup {
+        tmux: crate::cli::setup::tmux(tmux, &config, &paths),
+        program: Tool::this_program(&context.env),
+        config,
+        file,
+        project,
+        paths,
+        secret,
+        harnesses,
+        clock: Clock::System,
+    })
+}
+
+/// Ends the receiver at SIGTERM and SIGINT.
+fn watch_signals(stop: CancellationToken) -> Result<impl Future<Output = ()>, Failure> {
+    let failed = |error| Failure::failed("could not watch for signals").because(error);
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.cancel();
+    })
+}
+
+fn start_log() {
+    let filter = EnvFilter::try_from_env("THE_LOOP_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("the_loop=info,warn"));
+    // A second subscriber in one process (a test's) keeps the first: not a failure.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .try_init();
+}
+
+/// Starts the receiver as a process of its own and waits until it answers.
+async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCode, Failure> {
+    loaded.paths.prepare().map_err(|error| {
+        Failure::failed("could not make the state directory").because(error)
+    })?;
+    let log = loaded.paths.log();
+    let webhook = &loaded.config.webhooks.gh_webhook;
+    let mut invocation = Tool::this_program(&context.env)
+        .invocation()
+        .arg("--config")
+        .arg(&loaded.file)
+        .args(["gh-webhook", "start", "--detached"])
+        .args(args.runner.iter().flat_map(|runner| ["--runner", runner]))
+        .args(args.insecure_no_secret.then_some("--insecure-no-secret"));
+    for name in ["THE_LOOP_HOME", "THE_LOOP_LOG", &webhook.secret_env] {
+        if let Some(value) = context.env.var_os(name) {
+            invocation = invocation.env(name, value);
+        }
+    }
+    let before = log_length(&log);
+    let (out, err) = (open_log(&log)?, open_log(&log)?);
+    let mut child = invocation
+        .start(Stdio::null(), Stdio::from(out), Stdio::from(err))
+        .map_err(|error| Failure::failed("could not start the receiver").because(error))?;
+    let pid = child.id();
+    let deadline = Instant::now() + READY_WITHIN;
+    loop {
+        if let Some(status) = control::ask_status(&loaded.paths.control()).await.unwrap_or_default()
+            && Some(status.pid) == pid
+        {
+            context.printer.note(&format!(
+                "Receiving on {} (pid {}), log in `{}`",
+                status.url,
+                status.pid,
+                log.display()
+            ));
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            let said = log_since(&log, before);
+            let said = said.strip_prefix("error: ").unwrap_or(&said).trim_end().to_owned();
+            let text = if said.is_empty() {
+                format!("the receiver ended with {status}")
+            } else {
+                visible_lines(&said)
+            };
+            return Err(Failure::failed(text));
+        }
+        if Instant::now() > deadline {
+            let _ = child.start_kill();
+            let _ = child.wait().await;
+            return Err(Failure::failed("the receiver did not answer in time and was ended")
+                .hint(format!("its log is `{}`", log.display())));
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+fn open_log(path: &Path) -> Result<std::fs::File, Failure> {
+    use fs_err::os::unix::fs::OpenOptionsExt as _;
+    fs_err::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map(|file| file.into_parts().0)
+        .map_err(|error| Failure::failed("could not open the receiver's log").because(error))
+}
+
+fn log_length(path: &Path) -> usize {
+    fs_err::metadata(path).map_or(0, |meta| usize::try_from(meta.len()).unwrap_or(0))
+}
+
+fn log_since(path: &Path, before: usize) -> String {
+    let bytes = fs_err::read(path).unwrap_or_default();
+    String::from_utf8_lossy(bytes.get(before..).unwrap_or_default()).into_owned()
+}

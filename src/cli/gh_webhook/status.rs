@@ -1,0 +1,70 @@
+//! `the-loop gh-webhook status`.
+
+use std::process::ExitCode;
+
+use crate::base::failure::Failure;
+use crate::base::text::visible;
+use crate::cli::Context;
+use crate::serve::control::{self, Status};
+
+/// Show whether the receiver runs, and what came in
+///
+/// Exits 0 when it runs and 1 when it does not.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  the-loop gh-webhook status --json")]
+pub(super) struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    context.block_on(async {
+        let Some(status) = control::ask_status(&loaded.paths.control()).await? else {
+            if args.json {
+                let value = serde_json::json!({ "schema": 1, "running": false });
+                context.printer.data(&value.to_string())?;
+            } else {
+                context.printer.data(&format!(
+                    "not running\nconfiguration  {}",
+                    loaded.file.display()
+                ))?;
+            }
+            return Ok(ExitCode::FAILURE);
+        };
+        if args.json {
+            let mut value = serde_json::to_value(&status).unwrap_or_default();
+            value["running"] = true.into();
+            context.printer.data(&value.to_string())?;
+        } else {
+            context.printer.data(&render(&status))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn render(status: &Status) -> String {
+    let when = |time: Option<jiff::Timestamp>| {
+        time.map_or_else(|| "never".to_owned(), |time| format!("{time:.0}"))
+    };
+    let deliveries: Vec<_> = status
+        .deliveries
+        .iter()
+        .filter(|(_, number)| **number > 0)
+        .map(|(state, number)| format!("{number} {state}"))
+        .collect();
+    let deliveries =
+        if deliveries.is_empty() { "none".to_owned() } else { deliveries.join(", ") };
+    [
+        format!("running        pid {} since {:.0}", status.pid, status.started_at),
+        format!("receives on    {}", visible(&status.url)),
+        format!("configuration  {}", visible(&status.config)),
+        format!("runner         {}", visible(&status.runner)),
+        format!("last ping      {}", when(status.last_ping)),
+        format!("last delivery  {}", when(status.last_delivery)),
+        format!("deliveries     {deliveries}"),
+    ]
+    .join("\n")
+}

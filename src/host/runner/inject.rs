@@ -1,0 +1,214 @@
+//! The hands of `core::inject`: looks at the session, asks the machine, and
+//! does what it says, each step on disk before it is done.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::failure::chain;
+use crate::base::text::{cap, visible};
+use crate::core::dispatch::Delivered;
+use crate::core::harness::Harness;
+use crate::core::inject::screen::{Activity, InputBox, Reading, Screen};
+use crate::core::inject::{
+    Action, Agent, Injection, Input, Observation, Outcome, Pace, Pane as PaneSeen, Progress,
+};
+use crate::core::outcome::{Reason, State};
+use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
+use crate::state::inbox::{Inbox, QueuedDelivery, Step};
+use crate::state::spool;
+
+use super::SignalLog;
+
+/// How long a signal that was on its way when the agent ended may take.
+const LATE_SIGNAL: Duration = Duration::from_millis(300);
+/// How long a text that was submitted may still stand in the box once the
+/// delivery was called off.
+const CALLED_OFF_WITHIN: Duration = Duration::from_secs(10);
+
+/// One delivery on its way into one pane.
+pub(super) struct Injector<'a> {
+    pub(super) tmux: &'a Tmux,
+    pub(super) pane: &'a Pane,
+    pub(super) harness: Harness,
+    pub(super) inbox: &'a Inbox,
+    pub(super) watcher: &'a spool::Watcher,
+    pub(super) signals: &'a mut SignalLog,
+    pub(super) delivery: &'a QueuedDelivery,
+}
+
+impl Injector<'_> {
+    /// Runs the injection to its end.
+    pub(super) async fn run(mut self, progress: Progress, call_off: &CancellationToken) -> Delivered {
+        let began = Instant::now();
+        let profile = self.harness.profile();
+        let pace = Pace {
+            submit_gap: profile.submit_gap,
+            retry_gap: profile.retry_gap,
+            max_submits: profile.submit_retries + 1,
+            ack_timeout: profile.ack_timeout,
+        };
+        let mut injection = Injection::new(pace, progress);
+        let mut submitted = progress == Progress::Submitted;
+        let mut told = None;
+        let mut called_off_at = None;
+        self.signals.search_again();
+        loop {
+            let seen = match self.observe(began).await {
+                Ok(seen) => seen,
+                // What was submitted is never offered again for tmux's sake.
+                Err(_) if submitted => return Delivered::Ended(Outcome::Unproven),
+                Err(error) => return broken(&error),
+            };
+            let wait = match injection.next(&seen) {
+                Action::Look(wait) => wait,
+                Action::Hold(reason, wait) => {
+                    let detail = match &seen.agent {
+                        Agent::Asks(what) => Some(cap(&visible(what), 200)),
+                        _ => None,
+                    };
+                    if told != Some((reason, detail.clone())) {
+                        self.record(State::Queued, reason, detail.clone()).await;
+                        told = Some((reason, detail));
+                    }
+                    wait
+                }
+                Action::Paste => {
+                    if let Err(error) = self.put_down(Reason::Pasted).await {
+                        return error;
+                    }
+                    let delivery = self.delivery;
+                    let pasted =
+                        self.tmux.paste(self.pane, &delivery.marker, &delivery.prompt).await;
+                    match pasted {
+                        // The next look says what the pane is now.
+                        Ok(()) | Err(TmuxError::NotLive { .. }) => Duration::from_millis(5),
+                        Err(error) => return broken(&error),
+                    }
+                }
+                Action::Submit => {
+                    if let Err(error) = self.put_down(Reason::Submitted).await {
+                        return error;
+                    }
+                    submitted = true;
+                    if let Err(error) = self.tmux.submit(self.pane, &self.delivery.marker).await {
+                        // It may have been pressed all the same: the signal tells.
+                        tracing::warn!(delivery = %self.delivery.id, error = %chain(&error),
+                            "could not press the submit key");
+                    }
+                    Duration::from_millis(5)
+                }
+                Action::Finish(Outcome::Gone) => return self.gone(submitted).await,
+                Action::Finish(outcome) => return Delivered::Ended(outcome),
+            };
+            if call_off.is_cancelled() {
+                let since = *called_off_at.get_or_insert_with(Instant::now);
+                if !submitted {
+                    return Delivered::CalledOff;
+                }
+                if since.elapsed() > CALLED_OFF_WITHIN {
+                    return Delivered::Ended(Outcome::Unproven);
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.watcher.changed(&self.delivery.slug) => {}
+                () = call_off.cancelled(), if called_off_at.is_none() => {}
+            }
+        }
+    }
+
+    /// The agent is gone. What it told with its last breath still counts.
+    async fn gone(&mut self, submitted: bool) -> Delivered {
+        tokio::time::sleep(LATE_SIGNAL).await;
+        if self.has_taken() {
+            return Delivered::Ended(Outcome::Accepted);
+        }
+        if submitted && !self.harness.profile().gives_proof {
+            return Delivered::Ended(Outcome::Unproven);
+        }
+        Delivered::Ended(Outcome::Gone)
+    }
+
+    async fn observe(&mut self, began: Instant) -> Result<Observation, TmuxError> {
+        let look = self.tmux.look(self.pane).await;
+        // After the screen: a signal that is older than the screen is never missed.
+        let accepted = self.has_taken();
+        let elapsed = began.elapsed();
+        let look = match look {
+            Ok(look) => look,
+            Err(TmuxError::Absent { .. }) => {
+                return Ok(Observation {
+                    pane: PaneSeen::Absent,
+                    agent: Agent::Unknown,
+                    input: Input::Absent,
+                    accepted,
+                    elapsed,
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        let reading = self.harness.read_screen(&Screen {
+            text: &look.screen,
+            cursor: look.cursor,
+            columns: look.columns,
+        });
+        Ok(Observation {
+            pane: match look.state {
+                PaneState::Live => PaneSeen::Live,
+                PaneState::CopyMode => PaneSeen::CopyMode,
+                PaneState::Dead(_) => PaneSeen::Dead,
+            },
+            input: self.input(&reading),
+            agent: match reading.activity {
+                Activity::Idle => Agent::Idle,
+                Activity::Busy => Agent::Busy,
+                Activity::Dialog { what } => Agent::Asks(what),
+                Activity::Overlay => Agent::Asks("something is open over the input box".to_owned()),
+                Activity::Unknown => Agent::Unknown,
+            },
+            accepted,
+            elapsed,
+        })
+    }
+
+    fn input(&self, reading: &Reading) -> Input {
+        match reading.input {
+            InputBox::Absent => Input::Absent,
+            InputBox::Empty => Input::Empty,
+            _ if reading.holds_only(&self.delivery.prompt, &self.delivery.marker) => Input::Ours,
+            _ => Input::Foreign,
+        }
+    }
+
+    fn has_taken(&mut self) -> bool {
+        if let Err(error) = self.signals.refresh() {
+            tracing::warn!(slug = %self.delivery.slug, %error, "could not read the spool");
+        }
+        self.signals.has_taken(&self.delivery.marker)
+    }
+
+    /// Puts a step down before it is done; without that it is not done.
+    async fn put_down(&self, reason: Reason) -> Result<(), Delivered> {
+        self.inbox
+            .record(vec![self.step(State::Injecting, reason, None)])
+            .await
+            .map_err(|error| Delivered::Broken(chain(&error)))
+    }
+
+    async fn record(&self, state: State, reason: Reason, detail: Option<String>) {
+        let step = self.step(state, reason, detail);
+        if let Err(error) = self.inbox.record(vec![step]).await {
+            tracing::warn!(delivery = %self.delivery.id, %error, "could not record a step");
+        }
+    }
+
+    fn step(&self, state: State, reason: Reason, detail: Option<String>) -> Step {
+        Step { delivery: self.delivery.id.clone(), state, reason, detail, route: None }
+    }
+}
+
+fn broken(error: &TmuxError) -> Delivered {
+    Delivered::Broken(chain(error))
+}

@@ -1,0 +1,154 @@
+//! What an agent has told about itself: its spool, and its transcript as a
+//! second witness.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use jiff::Timestamp;
+
+use crate::base::ids::{HarnessSessionId, Marker};
+use crate::core::harness::{Harness, Signal};
+use crate::state::spool;
+
+/// How much of a transcript's end is searched at first: enough for every record
+/// written around a restart.
+const TRANSCRIPT_TAIL: u64 = 4 << 20;
+
+/// The signals of one session, read as they come.
+#[derive(Debug)]
+pub struct SignalLog {
+    harness: Harness,
+    dir: PathBuf,
+    last: Option<String>,
+    ready_at: Option<Timestamp>,
+    asks: Option<String>,
+    conversation: Option<HarnessSessionId>,
+    taken: BTreeSet<String>,
+    transcript: Option<Transcript>,
+}
+
+#[derive(Debug)]
+struct Transcript {
+    path: PathBuf,
+    read_to: Option<u64>,
+    /// A line that was not complete at the last look.
+    rest: Vec<u8>,
+}
+
+impl SignalLog {
+    /// The log of the session whose spool is `dir`.
+    pub fn new(harness: Harness, dir: &Path) -> Self {
+        Self {
+            harness,
+            dir: dir.to_path_buf(),
+            last: None,
+            ready_at: None,
+            asks: None,
+            conversation: None,
+            taken: BTreeSet::new(),
+            transcript: None,
+        }
+    }
+
+    /// Reads what is new.
+    pub fn refresh(&mut self) -> std::io::Result<()> {
+        for entry in spool::read_after(&self.dir, self.last.as_deref())? {
+            match self.harness.signal_of(&entry.raw) {
+                Some(Signal::Ready { session_id, transcript }) => {
+                    self.ready_at = Some(entry.at);
+                    self.conversation = Some(session_id);
+                    self.asks = None;
+                    if let Some(path) = transcript
+                        && self.transcript.as_ref().is_none_or(|known| known.path != path)
+                    {
+                        self.transcript =
+                            Some(Transcript { path, read_to: None, rest: Vec::new() });
+                    }
+                }
+                Some(Signal::Accepted { prompt }) => {
+                    self.asks = None;
+                    self.taken.extend(markers(&prompt).map(str::to_owned));
+                }
+                Some(Signal::Waiting { what }) => self.asks = Some(what),
+                Some(Signal::TurnEnded) => self.asks = None,
+                Some(Signal::Ended { .. }) => self.ready_at = None,
+                None => {}
+            }
+            self.last = Some(entry.name);
+        }
+        Ok(())
+    }
+
+    /// Whether the agent said that it is ready at or after this time.
+    pub fn is_ready_since(&self, since: Timestamp) -> bool {
+        self.ready_at.is_some_and(|at| at >= since)
+    }
+
+    /// The conversation's id as the agent named it.
+    pub fn conversation(&self) -> Option<&HarnessSessionId> {
+        self.conversation.as_ref()
+    }
+
+    /// What the agent last said that it waits for.
+    pub fn asks(&self) -> Option<&str> {
+        self.asks.as_deref()
+    }
+
+    /// Whether the agent took the delivery with this marker: it told so, or its
+    /// transcript holds it.
+    pub fn has_taken(&mut self, marker: &Marker) -> bool {
+        if self.taken.contains(marker.as_str()) {
+            return true;
+        }
+        let harness = self.harness;
+        let found = self.transcript.as_mut().is_some_and(|transcript| {
+            // An unreadable transcript is no proof either way; the hook may still tell.
+            transcript
+                .new_lines()
+                .unwrap_or_default()
+                .iter()
+                .any(|line| harness.transcript_has(line, marker))
+        });
+        if found {
+            self.taken.insert(marker.as_str().to_owned());
+        }
+        found
+    }
+
+    /// Starts the search of the transcript over, for another marker.
+    pub fn search_again(&mut self) {
+        if let Some(transcript) = &mut self.transcript {
+            transcript.read_to = None;
+            transcript.rest.clear();
+        }
+    }
+}
+
+impl Transcript {
+    fn new_lines(&mut self) -> std::io::Result<Vec<String>> {
+        let mut file = fs::File::open(&self.path)?;
+        let length = file.metadata()?.len();
+        let from = self.read_to.unwrap_or(length.saturating_sub(TRANSCRIPT_TAIL));
+        if length <= from {
+            return Ok(Vec::new());
+        }
+        file.seek(SeekFrom::Start(from))?;
+        let mut new = std::mem::take(&mut self.rest);
+        let read = file.take(length - from).read_to_end(&mut new)?;
+        self.read_to = Some(from + read as u64);
+        let complete = new.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        self.rest = new.split_off(complete);
+        Ok(String::from_utf8_lossy(&new).lines().map(str::to_owned).collect())
+    }
+}
+
+/// Every marker in a text that stands where ours stand.
+fn markers(text: &str) -> impl Iterator<Item = &str> {
+    const BEFORE: &str = "[the-loop event ";
+    text.match_indices(BEFORE).filter_map(|(at, _)| {
+        let marker = text.get(at + BEFORE.len()..at + BEFORE.len() + 32)?;
+        marker.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(marker)
+    })
+}

@@ -1,0 +1,181 @@
+//! The control socket: how commands on this host talk to the running receiver.
+//!
+//! A unix socket that only its user can open, in the state directory. Nothing
+//! of it can be reached from the network.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::extract::State as AxumState;
+use axum::http::{Method, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::failure::{Failure, chain};
+use crate::base::http::{RequestError, request_unix};
+use crate::base::ids::DeliveryId;
+use crate::base::random;
+use crate::state::inbox::{DeliveryKind, Inbox, NewDelivery};
+
+use super::intake::LocalMessage;
+
+/// The event name of a local message in the inbox.
+pub const LOCAL_EVENT: &str = "local";
+
+/// What the receiver says about itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The version of this format.
+    pub schema: u32,
+    /// The program's version.
+    pub version: String,
+    /// The receiver's process id.
+    pub pid: u32,
+    /// Where deliveries are posted to.
+    pub url: String,
+    /// The configuration file it runs with.
+    pub config: String,
+    /// The runner of new sessions.
+    pub runner: String,
+    /// Since when it runs.
+    pub started_at: Timestamp,
+    /// When GitHub last sent a ping.
+    pub last_ping: Option<Timestamp>,
+    /// When the last delivery came in.
+    pub last_delivery: Option<Timestamp>,
+    /// How many deliveries are in each state.
+    pub deliveries: std::collections::BTreeMap<String, u64>,
+}
+
+/// What the socket's server works with.
+#[derive(Debug, Clone)]
+pub struct Control {
+    /// The deliveries.
+    pub inbox: Inbox,
+    /// Told when a local message was put in.
+    pub arrived: Arc<Notify>,
+    /// Ends the receiver.
+    pub stop: CancellationToken,
+    /// What does not change while the receiver runs.
+    pub about: Arc<Status>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Queued {
+    id: DeliveryId,
+}
+
+/// The socket's routes.
+pub fn router(control: Control) -> Router {
+    Router::new()
+        .route("/status", get(status))
+        .route("/local", post(local))
+        .route("/stop", post(stop))
+        .with_state(control)
+}
+
+type Reply<T> = Result<Json<T>, (StatusCode, String)>;
+
+async fn status(AxumState(control): AxumState<Control>) -> Reply<Status> {
+    let mut status = (*control.about).clone();
+    fill(&mut status, &control.inbox).map_err(|error| unavailable(&error))?;
+    Ok(Json(status))
+}
+
+/// Adds what the inbox knows to a status.
+pub fn fill(status: &mut Status, inbox: &Inbox) -> Result<(), crate::state::inbox::InboxError> {
+    status.last_ping = inbox.last_ping()?;
+    status.last_delivery = inbox.last_delivery()?;
+    status.deliveries = inbox
+        .counts()?
+        .into_iter()
+        .map(|(state, number)| (state.as_str().to_owned(), number))
+        .collect();
+    Ok(())
+}
+
+async fn local(
+    AxumState(control): AxumState<Control>,
+    Json(message): Json<LocalMessage>,
+) -> Reply<Queued> {
+    let id = put_local(&control.inbox, &message).await.map_err(|error| unavailable(&error))?;
+    control.arrived.notify_one();
+    Ok(Json(Queued { id }))
+}
+
+async fn stop(AxumState(control): AxumState<Control>) -> StatusCode {
+    control.stop.cancel();
+    StatusCode::ACCEPTED
+}
+
+fn unavailable(error: &(dyn std::error::Error + 'static)) -> (StatusCode, String) {
+    (StatusCode::SERVICE_UNAVAILABLE, chain(error))
+}
+
+/// Puts a local message into the inbox, on disk when it returns.
+pub async fn put_local(
+    inbox: &Inbox,
+    message: &LocalMessage,
+) -> Result<DeliveryId, crate::state::inbox::InboxError> {
+    let id = DeliveryId::local(random::bytes());
+    let body = serde_json::to_vec(message).unwrap_or_default();
+    let new = NewDelivery {
+        id: id.clone(),
+        event: LOCAL_EVENT.to_owned(),
+        body,
+        kind: DeliveryKind::Local,
+    };
+    inbox.accept(new).await?;
+    Ok(id)
+}
+
+/// Asks the receiver behind `socket` for its status; `None` when none runs.
+pub async fn ask_status(socket: &Path) -> Result<Option<Status>, Failure> {
+    let Some(body) = ask(socket, Method::GET, "/status", Vec::new()).await? else {
+        return Ok(None);
+    };
+    let status = serde_json::from_slice(&body)
+        .map_err(|error| Failure::failed("the receiver's answer cannot be read").because(error))?;
+    Ok(Some(status))
+}
+
+/// Gives the receiver a local message; `None` when none runs.
+pub async fn send_local(
+    socket: &Path,
+    message: &LocalMessage,
+) -> Result<Option<DeliveryId>, Failure> {
+    let body = serde_json::to_vec(message).unwrap_or_default();
+    let Some(body) = ask(socket, Method::POST, "/local", body).await? else { return Ok(None) };
+    let queued: Queued = serde_json::from_slice(&body)
+        .map_err(|error| Failure::failed("the receiver's answer cannot be read").because(error))?;
+    Ok(Some(queued.id))
+}
+
+/// Asks the receiver to end; `false` when none runs.
+pub async fn ask_to_stop(socket: &Path) -> Result<bool, Failure> {
+    Ok(ask(socket, Method::POST, "/stop", Vec::new()).await?.is_some())
+}
+
+async fn ask(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    match request_unix(socket, method, path, body).await {
+        Ok((200..=299, body)) => Ok(Some(body)),
+        Ok((status, body)) => Err(Failure::failed(format!(
+            "the receiver answered {status}: {}",
+            crate::base::text::visible(String::from_utf8_lossy(&body).trim())
+        ))),
+        Err(RequestError::NotRunning { .. }) => Ok(None),
+        Err(error) => {
+            Err(Failure::failed("the receiver does not answer on its socket").because(error))
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The receiver as a whole: one process that holds the lock, the port, the
+//! inbox, the dispatcher and the control socket, from start to a clean end.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::base::clock::Clock;
+use crate::base::failure::Failure;
+use crate::base::files;
+use crate::base::files::lock::{LockError, LockFile};
+use crate::base::http::{self, Listener};
+use crate::core::config::{Config, HarnessName};
+use crate::core::routing::prompt::OwnVoice;
+use crate::doctor::tool::Tool;
+use crate::host::dispatch;
+use crate::host::runner::{SessionRunner, TmuxRunner, TmuxRunnerParts};
+use crate::host::tmux::Tmux;
+use crate::state::inbox::Inbox;
+use crate::state::paths::StatePaths;
+use crate::state::registry::Registry;
+use crate::state::spool;
+
+use super::control::{self, Control, Status};
+use super::intake::Intake;
+use super::receiver::{Receiver, Secret};
+
+/// How long tasks may take to notice the end.
+const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
+
+/// Everything a receiver is started with: resolved, read and checked.
+#[derive(Debug)]
+pub struct Setup {
+    /// The configuration.
+    pub config: Config,
+    /// The file it came from.
+    pub file: PathBuf,
+    /// The directory that holds `.the-loop`.
+    pub project: PathBuf,
+    /// Where state is kept.
+    pub paths: StatePaths,
+    /// The secret of the webhook; `None` only where that was asked for.
+    pub secret: Option<Secret>,
+    /// The tmux server.
+    pub tmux: Tmux,
+    /// This program.
+    pub program: Tool,
+    /// The binary of each harness that has one of its own.
+    pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// A receiver that holds its lock and its port, and does nothing yet.
+#[derive(Debug)]
+pub struct Daemon {
+    setup: Setup,
+    lock: LockFile,
+    listener: tokio::net::TcpListener,
+    control: UnixListener,
+    address: SocketAddr,
+    inbox: Inbox,
+    registry: Registry,
+    own_voice: OwnVoice,
+}
+
+impl Daemon {
+    /// Takes the lock, opens the state and binds the port, in this order, so
+    /// that a second receiver changes nothing before it is refused.
+    pub async fn bind(setup: Setup) -> Result<Self, Failure> {
+        let paths = &setup.paths;
+        paths.prepare().map_err(|error| {
+            Failure::failed(format!(
+                "could not make the state directory `{}`",
+                paths.dir.display()
+            ))
+            .because(error)
+        })?;
+        let mut lock = LockFile::try_acquire(&paths.lock()).map_err(|error| match &error {
+            LockError::Held { holder, .. } => Failure::refused(format!(
+                "another receiver runs with this configuration ({holder})"
+            ))
+            .hint("`the-loop gh-webhook status` shows it, `the-loop gh-webhook stop` ends it"),
+            LockError::Io { .. } => Failure::failed("could not take the receiver's lock").because(error),
+        })?;
+        let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
+            .map_err(|error| Failure::failed("could not open the inbox").because(error))?;
+        let registry = Registry::open(&paths.registry)
+            .map_err(|error| Failure::failed("could not open the registry").because(error))?;
+        let own_voice = OwnVoice::new(paths.key().map_err(|error| {
+            Failure::failed("could not read the key of our own voice").because(error)
+        })?);
+        let webhook = &setup.config.webhooks.gh_webhook;
+        let wanted = SocketAddr::new(webhook.host, webhook.port);
+        let listener = http::bind(wanted).await.map_err(|error| {
+            let in_use = error.kind() == std::io::ErrorKind::AddrInUse;
+            let failure = Failure::failed(format!("could not listen on {wanted}")).because(error);
+            if in_use {
+                failure.hint(format!(
+                    "find who uses it with `ss -ltnp 'sport = :{}'`, or set \
+                     `webhooks.ghWebhook.port`",
+                    wanted.port()
+                ))
+            } else {
+                failure
+            }
+        })?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Failure::failed("could not learn the port").because(error))?;
+        let control = bind_control(&paths.control())?;
+        lock.describe(&format!("pid {}, http://{address}", std::process::id()))
+            .map_err(|error| Failure::failed("could not write the lock").because(error))?;
+        Ok(Self { setup, lock, listener, control, address, inbox, registry, own_voice })
+    }
+
+    /// Where deliveries are posted to.
+    pub fn url(&self) -> String {
+        format!("http://{}{}", self.address, self.setup.config.webhooks.gh_webhook.path)
+    }
+
+    /// Registry entries that cannot be read, each with the reason.
+    pub fn broken_sessions(&self) -> Vec<String> {
+        self.registry
+            .load_all()
+            .broken
+            .iter()
+            .map(|broken| format!("`{}`: {}", broken.path.display(), broken.why))
+            .collect()
+    }
+
+    /// Receives, routes and delivers until `stop` is cancelled, then ends within
+    /// five seconds. What is under way stays in the inbox.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
+        let url = self.url();
+        let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
+        let Setup { config, file, project, paths, secret, tmux, program, harnesses, clock } = setup;
+        let tasks = TaskTracker::new();
+        let arrived = Arc::new(Notify::new());
+        let watcher = spool::Watcher::new(&paths.spool())
+            .map_err(|error| Failure::failed("could not watch the agents' signals").because(error))?;
+        let runner = SessionRunner::Tmux(Arc::new(TmuxRunner::new(TmuxRunnerParts {
+            tmux,
+            program,
+            harnesses,
+            routing: config.routing.clone(),
+            paths: paths.clone(),
+            registry: registry.clone(),
+            inbox: inbox.clone(),
+            watcher,
+            clock: clock.clone(),
+        })));
+        let dispatcher = dispatch::start(
+            runner,
+            inbox.clone(),
+            config.routing.max_concurrent_dispatches.into(),
+            &tasks,
+            stop.clone(),
+        );
+        let intake = Intake {
+            inbox: inbox.clone(),
+            registry,
+            workdir: project.join(&config.routing.spawn_workdir),
+            routing: config.routing.clone(),
+            own_voice,
+            dispatcher,
+            arrived: Arc::clone(&arrived),
+            clock: clock.clone(),
+        };
+        tasks.spawn(intake.run(stop.clone()));
+        let about = Arc::new(Status {
+            schema: 1,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            url,
+            config: file.display().to_string(),
+            runner: "tmux".to_owned(),
+            started_at: clock.now(),
+            last_ping: None,
+            last_delivery: None,
+            deliveries: BTreeMap::new(),
+        });
+        let control_app = control::router(Control {
+            inbox: inbox.clone(),
+            arrived: Arc::clone(&arrived),
+            stop: stop.clone(),
+            about,
+        });
+        let receiver = Receiver {
+            inbox: inbox.clone(),
+            secret,
+            path: config.webhooks.gh_webhook.path.clone(),
+            arrived,
+        };
+        tokio::join!(
+            http::serve(Listener::Tcp(listener), receiver.router(), stop.clone()),
+            http::serve(Listener::Unix(control), control_app, stop.clone()),
+        );
+        tasks.close();
+        if tokio::time::timeout(TASKS_END_WITHIN, tasks.wait()).await.is_err() {
+            tracing::warn!("some work was still under way; the next start takes it up");
+        }
+        inbox.close().await;
+        let _ = fs_err::remove_file(paths.control());
+        drop(lock);
+        Ok(())
+    }
+}
+
+/// Binds the control socket. A stale one is replaced: the lock is ours, so
+/// nobody listens on it.
+fn bind_control(path: &Path) -> Result<UnixListener, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("could not listen on `{}`", path.display())).because(error)
+    };
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    files::make_private(path).map_err(failed)?;
+    Ok(listener)
+}

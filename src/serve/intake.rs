@@ -1,0 +1,295 @@
+//! From the inbox to the dispatcher: every stored delivery is routed once, in
+//! order of arrival, and what was decided is on disk before anything is done.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock::Clock;
+use crate::base::failure::chain;
+use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
+use crate::base::random;
+use crate::base::text::{cap, visible};
+use crate::core::config::Routing;
+use crate::core::dispatch::{Job, Task};
+use crate::core::event;
+use crate::core::outcome::{Reason, State};
+use crate::core::routing::prompt::{self, OwnVoice};
+use crate::core::routing::{self, Action, Decision, Message, SessionView, View};
+use crate::core::session::SessionStatus;
+use crate::host::dispatch::DispatchHandle;
+use crate::state::inbox::{
+    DeliveryKind, Inbox, InboxError, Route, RouteAction, Step, StoredDelivery,
+};
+use crate::state::registry::{Registry, SessionRecord, WorkItemRecord};
+
+/// How many deliveries are read from the inbox at a time.
+const BATCH: usize = 64;
+/// How many told checks a session remembers.
+const TOLD_CHECKS: usize = 200;
+
+/// A message of a person on this host: the body of a local delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalMessage {
+    /// The session's work item.
+    pub item: WorkItem,
+    /// The text to type; `None` closes the session.
+    pub text: Option<String>,
+}
+
+/// Routes deliveries.
+#[derive(Debug)]
+pub struct Intake {
+    /// The deliveries.
+    pub inbox: Inbox,
+    /// The sessions.
+    pub registry: Registry,
+    /// `routing` of the configuration.
+    pub routing: Routing,
+    /// The directory that new sessions start in.
+    pub workdir: PathBuf,
+    /// How we know our own words.
+    pub own_voice: OwnVoice,
+    /// Where jobs go.
+    pub dispatcher: DispatchHandle,
+    /// Told when a delivery came in.
+    pub arrived: Arc<Notify>,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl Intake {
+    /// Takes up what an earlier run left, then routes deliveries as they come,
+    /// until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        match self.inbox.pending() {
+            Ok(pending) => {
+                for delivery in pending {
+                    let task = match delivery.action {
+                        RouteAction::Deliver => Task::Deliver,
+                        RouteAction::Close => Task::Close,
+                    };
+                    let (slug, delivery) = (delivery.slug, delivery.id);
+                    self.dispatcher.enqueue(Job { delivery, slug, task }).await;
+                }
+            }
+            Err(error) => tracing::error!(error = %chain(&error), "could not read the queue"),
+        }
+        loop {
+            if let Err(error) = self.route_all().await {
+                tracing::error!(error = %chain(&error), "could not route what came in");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.arrived.notified() => {}
+            }
+        }
+    }
+
+    async fn route_all(&self) -> Result<(), InboxError> {
+        loop {
+            let batch = self.inbox.to_route(BATCH)?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            for delivery in batch {
+                let decided = self.route(&delivery);
+                self.inbox.record(vec![decided.step]).await?;
+                if let Some(job) = decided.job {
+                    self.dispatcher.enqueue(job).await;
+                }
+                if let Some((item, keep)) = decided.keep {
+                    self.keep(&item, keep);
+                }
+            }
+        }
+    }
+
+    fn route(&self, delivery: &StoredDelivery) -> Decided {
+        match delivery.kind {
+            DeliveryKind::Local => self.route_local(delivery),
+            DeliveryKind::Github => self.route_github(delivery),
+        }
+    }
+
+    fn route_local(&self, delivery: &StoredDelivery) -> Decided {
+        let message: LocalMessage = match serde_json::from_slice(&delivery.body) {
+            Ok(message) => message,
+            Err(error) => {
+                let detail = Some(visible(&error.to_string()));
+                return Decided::ended(delivery, State::Ignored, Reason::Unreadable, detail);
+            }
+        };
+        let item = message.item;
+        match self.registry.load(&item.slug()) {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let detail = Some(item.short());
+                return Decided::ended(delivery, State::Ignored, Reason::NoSession, detail);
+            }
+            Err(error) => return Decided::unreadable(delivery, &chain(&error)),
+        }
+        let marker = Marker::new(random::bytes());
+        let (prompt, action) = match &message.text {
+            Some(text) => (prompt::render_local(text, &item, &marker), RouteAction::Deliver),
+            None => (String::new(), RouteAction::Close),
+        };
+        let route =
+            Route { slug: item.slug(), item, marker, prompt, start: false, url: None, action };
+        Decided::queued(delivery, Reason::SentByHand, route)
+    }
+
+    fn route_github(&self, delivery: &StoredDelivery) -> Decided {
+        let event = match event::parse(&delivery.event, &delivery.body) {
+            Ok(event) => event,
+            Err(error) => {
+                let detail = Some(cap(&visible(&chain(&error)), 300));
+                return Decided::ended(delivery, State::Ignored, Reason::Unreadable, detail);
+            }
+        };
+        let decision = routing::decide(&event, &self.routing, &self.view(), &self.own_voice);
+        let Decision { item, reason, action, .. } = &decision;
+        let short = item.as_ref().map(WorkItem::short);
+        let (Some(item), Action::Deliver(_) | Action::Start(_) | Action::Close) = (item, action)
+        else {
+            let state = if *action == Action::Note { State::Done } else { State::Ignored };
+            return Decided::ended(delivery, state, *reason, short);
+        };
+        let session = match self.registry.load(&item.slug()) {
+            Ok(session) => session,
+            Err(error) => return Decided::unreadable(delivery, &chain(&error)),
+        };
+        let (message, is_start) = match action {
+            Action::Start(message) => (Some(message), true),
+            Action::Deliver(message) => (Some(message), false),
+            _ => (None, false),
+        };
+        let is_first = is_start && session.is_none();
+        if let (true, None, Some(message)) = (is_start, &session, message)
+            && let Err(error) = self.create(item, message, &decision)
+        {
+            let detail = Some(error);
+            return Decided::ended(delivery, State::Failed, Reason::StartFailed, detail);
+        }
+        let marker = Marker::new(random::bytes());
+        let prompt = message.map_or_else(String::new, |message| {
+            prompt::render(message, item, &marker, &self.own_voice, is_first)
+        });
+        let route = Route {
+            slug: item.slug(),
+            item: item.clone(),
+            marker,
+            prompt,
+            start: is_start,
+            url: decision.url.clone(),
+            action: if message.is_some() { RouteAction::Deliver } else { RouteAction::Close },
+        };
+        let mut decided = Decided::queued(delivery, *reason, route);
+        decided.keep = Some((item.clone(), decision));
+        decided
+    }
+
+    /// What routing may know of the sessions.
+    fn view(&self) -> View {
+        let mut view = View::default();
+        for record in self.registry.load_all().records.into_values() {
+            let item = record.work_item.reference;
+            for pr in record.pull_requests {
+                view.links.insert(pr, item.clone());
+            }
+            view.told_checks.extend(record.told_checks);
+            view.sessions.insert(item, SessionView { status: record.status });
+        }
+        view
+    }
+
+    fn create(
+        &self,
+        item: &WorkItem,
+        message: &Message,
+        decision: &Decision,
+    ) -> Result<(), String> {
+        let record = SessionRecord {
+            work_item: WorkItemRecord {
+                reference: item.clone(),
+                title: message.title.as_deref().map(|title| cap(title, 300)),
+                url: decision.url.clone(),
+            },
+            harness: self.routing.default_harness,
+            harness_session_id: HarnessSessionId::uuid(random::bytes()),
+            cwd: self.workdir.clone(),
+            status: SessionStatus::Starting,
+            runner: self.routing.runner,
+            tmux_target: Some(item.slug().tmux_name()),
+            tmux_socket: self.routing.tmux.socket.clone(),
+            created_at: self.clock.now(),
+            ..SessionRecord::default()
+        };
+        self.registry.save(&record).map_err(|error| chain(&error))
+    }
+
+    /// Remembers what the decision asks to remember, after it is on disk.
+    fn keep(&self, item: &WorkItem, decision: Decision) {
+        if decision.link.is_none() && decision.check.is_none() {
+            return;
+        }
+        let result = self.registry.update(&item.slug(), |record| {
+            if let Some(link) = decision.link
+                && !record.pull_requests.contains(&link.pr)
+            {
+                record.pull_requests.push(link.pr);
+            }
+            if let Some(check) = decision.check {
+                record.told_checks.push(check);
+                let surplus = record.told_checks.len().saturating_sub(TOLD_CHECKS);
+                record.told_checks.drain(..surplus);
+            }
+        });
+        if let Err(error) = result {
+            tracing::warn!(%item, error = %chain(&error), "could not update the session");
+        }
+    }
+}
+
+/// What was decided about one delivery.
+struct Decided {
+    step: Step,
+    job: Option<Job>,
+    keep: Option<(WorkItem, Decision)>,
+}
+
+impl Decided {
+    fn ended(
+        delivery: &StoredDelivery,
+        state: State,
+        reason: Reason,
+        detail: Option<String>,
+    ) -> Self {
+        let step = Step { delivery: delivery.id.clone(), state, reason, detail, route: None };
+        Self { step, job: None, keep: None }
+    }
+
+    fn unreadable(delivery: &StoredDelivery, why: &str) -> Self {
+        Self::ended(delivery, State::Failed, Reason::RegistryUnreadable, Some(why.to_owned()))
+    }
+
+    fn queued(delivery: &StoredDelivery, reason: Reason, route: Route) -> Self {
+        let task = match route.action {
+            RouteAction::Deliver => Task::Deliver,
+            RouteAction::Close => Task::Close,
+        };
+        let job = Job { delivery: delivery.id.clone(), slug: route.slug.clone(), task };
+        let step = Step {
+            delivery: delivery.id.clone(),
+            state: State::Queued,
+            reason,
+            detail: Some(route.item.short()),
+            route: Some(route),
+        };
+        Self { step, job: Some(job), keep: None }
+    }
+}
