@@ -1,1 +1,3 @@
-//! state
+//! What is on disk.
+
+pub mod spool;

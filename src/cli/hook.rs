@@ -1,15 +1,83 @@
-//! `the-loop hook`.
+//! `the-loop hook`: called by harnesses, for every signal. It must never be felt
+//! by the agent: it prints nothing, takes a few milliseconds, needs no daemon,
+//! and its exit code is 0 whatever happens.
 
+use std::io::{self, Read};
+use std::path::Path;
 use std::process::ExitCode;
+
+use serde_json::Value;
 
 use super::Context;
 use crate::base::failure::Failure;
+use crate::state::spool;
+
+/// The most that is read of one signal.
+const MAX_INPUT: u64 = 1 << 20;
 
 /// Record a harness's signal
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {}
 
 /// Runs the command.
-pub(super) fn run(_context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
-    Err(Failure::refused("this command is not built yet"))
+#[expect(clippy::unnecessary_wraps, reason = "the form of every command")]
+pub(super) fn run(context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
+    if let Some(dir) = context.env.var_os(spool::DIR_VAR).map(Path::new)
+        && let Some(signal) = read(io::stdin().lock())
+    {
+        // Nobody could be told: the agent must not notice.
+        let _ = spool::write(dir, &signal);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The signal; what comes after the limit is read and dropped, so that the
+/// harness's pipe does not break.
+fn read(mut input: impl Read) -> Option<Value> {
+    let mut bytes = Vec::new();
+    input.by_ref().take(MAX_INPUT).read_to_end(&mut bytes).ok()?;
+    let more = io::copy(&mut input, &mut io::sink()).unwrap_or(0);
+    if more == 0 { serde_json::from_slice(&bytes).ok() } else { mended(&bytes) }
+}
+
+/// The signal from its beginning, when it was cut inside the last text of the
+/// outermost object. That is where a prompt of a million characters is cut.
+fn mended(bytes: &[u8]) -> Option<Value> {
+    let text = match str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => str::from_utf8(&bytes[..error.valid_up_to()]).ok()?,
+    };
+    // The cut may have gone through an escape, `\u` with four digits at most.
+    (0..=6).find_map(|back| {
+        let end = text.len().checked_sub(back).filter(|&end| text.is_char_boundary(end))?;
+        serde_json::from_str(&format!("{}\"}}", &text[..end])).ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_signal_is_nothing() {
+        for input in ["", "{", "not json"] {
+            assert_eq!(read(input.as_bytes()), None, "{input:?}");
+        }
+        assert_eq!(read(&b"{\"a\": 1}\n"[..]), Some(json!({"a": 1})));
+    }
+
+    #[test]
+    fn a_prompt_beyond_the_limit_keeps_its_beginning() {
+        for filler in ["a", "ü", "\u{1}", "\"", "\\", "😀"] {
+            for shift in 0..7 {
+                let prompt = format!("marker{}{}", "-".repeat(shift), filler.repeat(1 << 20));
+                let input = json!({"hook_event_name": "UserPromptSubmit", "prompt": prompt});
+                let read = read(input.to_string().as_bytes()).expect("mended");
+                assert_eq!(read["hook_event_name"], "UserPromptSubmit");
+                assert!(read["prompt"].as_str().unwrap().starts_with("marker"));
+            }
+        }
+    }
 }

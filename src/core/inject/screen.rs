@@ -1,1 +1,306 @@
+<<<<<<< HEAD
 //! What a captured pane says.
+=======
+//! What a captured pane says, in words that hold for every harness.
+//!
+//! A harness's reader (`core::harness`) turns a [`Screen`] into a [`Reading`];
+//! the injection's state machine acts on readings alone. This module knows the
+//! terminal's attributes and no harness.
+
+use crate::base::ids::Marker;
+
+/// A pane as it was captured.
+#[derive(Debug, Clone, Copy)]
+pub struct Screen<'a> {
+    /// What `tmux capture-pane -p -e` printed: the visible rows, with SGR.
+    pub text: &'a str,
+    /// The cursor's column and row, from 0.
+    pub cursor: (u16, u16),
+    /// The pane's width.
+    pub columns: u16,
+}
+
+/// What a screen says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// What the agent is doing.
+    pub activity: Activity,
+    /// What stands in its input box.
+    pub input: InputBox,
+}
+
+/// What the agent is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Activity {
+    /// It waits for a prompt, and keys go to the input box.
+    Idle,
+    /// It is in the middle of a turn; keys go to the input box.
+    Busy,
+    /// It asks something: a key would be an answer.
+    Dialog {
+        /// What it asks, on one line, for people.
+        what: String,
+    },
+    /// A menu, a viewer or another mode has the keys.
+    Overlay,
+    /// Nothing that the harness is known to show.
+    Unknown,
+}
+
+/// What stands in the input box.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InputBox {
+    /// There is no box, or keys do not go to it.
+    Absent,
+    /// Nothing was typed. A hint in dim letters is nothing.
+    Empty,
+    /// Text that a submit would send, its rows joined by newlines.
+    Holds {
+        /// The text as it is shown.
+        text: String,
+    },
+    /// A pasted text that the harness shows as a placeholder, and nothing else.
+    Placeholder {
+        /// The placeholder as it is shown.
+        text: String,
+    },
+}
+
+impl Reading {
+    /// A screen on which nothing was recognised.
+    pub const UNKNOWN: Self = Self { activity: Activity::Unknown, input: InputBox::Absent };
+
+    /// Whether a paste would land in an input box that is empty.
+    pub fn is_ready(&self) -> bool {
+        self.activity == Activity::Idle && self.input == InputBox::Empty
+    }
+
+    /// Whether the box holds `prompt` and nothing else. White space does not
+    /// count: the box wraps. A placeholder counts when it stands for as many
+    /// lines as the prompt has; that it is ours, only the paste before it says.
+    pub fn holds_only(&self, prompt: &str, marker: &Marker) -> bool {
+        match &self.input {
+            InputBox::Absent | InputBox::Empty => false,
+            InputBox::Holds { text } => {
+                let shown = without_space(text);
+                shown.contains(marker.as_str()) && shown == without_space(prompt)
+            }
+            InputBox::Placeholder { text } => {
+                placeholder_lines(text) == Some(prompt.trim_end_matches('\n').lines().count())
+            }
+        }
+    }
+
+    /// Whether what was pasted can be seen in the box: the marker, or a
+    /// placeholder that may stand for it.
+    pub fn shows(&self, marker: &Marker) -> bool {
+        match &self.input {
+            InputBox::Absent | InputBox::Empty => false,
+            InputBox::Holds { text } => {
+                without_space(text).contains(marker.as_str()) || text.contains("[Pasted text #")
+            }
+            InputBox::Placeholder { .. } => true,
+        }
+    }
+}
+
+/// How many lines a placeholder such as `[Pasted text #1 +29 lines]` stands
+/// for; `None` when the text is not exactly one placeholder.
+pub fn placeholder_lines(text: &str) -> Option<usize> {
+    let inner = text.trim().strip_prefix("[Pasted text #")?.strip_suffix(']')?;
+    let (number, more) = match inner.split_once(" +") {
+        Some((number, more)) => {
+            let more = more.strip_suffix(" lines").or_else(|| more.strip_suffix(" line"))?;
+            (number, more.parse().ok()?)
+        }
+        None => (inner, 0_usize),
+    };
+    number.parse::<u32>().ok()?;
+    more.checked_add(1)
+}
+
+fn without_space(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+/// One character of a row, with those attributes that carry meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// The character.
+    pub c: char,
+    /// Faint (SGR 2): the program's own hint, not anybody's text.
+    pub dim: bool,
+    /// Reversed (SGR 7): the cursor as the program draws it.
+    pub reverse: bool,
+    /// Printed in a middle grey, the colour of what is not active.
+    pub muted: bool,
+}
+
+/// A row of the screen.
+pub type Row = Vec<Cell>;
+
+impl Screen<'_> {
+    /// The rows with their attributes. Sequences other than SGR are skipped.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = vec![Row::new()];
+        let mut style = Style::default();
+        let mut chars = self.text.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '\n' => rows.push(Row::new()),
+                '\x1b' => style.escape(&mut chars),
+                c if c.is_control() => {}
+                c => rows.last_mut().expect("one row at least").push(Cell {
+                    c,
+                    dim: style.dim,
+                    reverse: style.reverse,
+                    muted: style.muted,
+                }),
+            }
+        }
+        rows
+    }
+}
+
+/// The text of a row without attributes.
+pub fn text_of(row: &[Cell]) -> String {
+    row.iter().map(|cell| cell.c).collect()
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Style {
+    dim: bool,
+    reverse: bool,
+    muted: bool,
+}
+
+impl Style {
+    /// Reads one escape sequence; its ESC has been taken.
+    fn escape(&mut self, chars: &mut std::str::Chars<'_>) {
+        match chars.next() {
+            Some('[') => {
+                let mut parameters = String::new();
+                for c in chars {
+                    match c {
+                        '0'..='?' => parameters.push(c),
+                        ' '..='/' => {}
+                        'm' => return self.select(&parameters),
+                        _ => return,
+                    }
+                }
+            }
+            // A hyperlink or another string, up to BEL or ESC \.
+            Some(']') => {
+                while let Some(c) = chars.next() {
+                    if c == '\x07' || (c == '\x1b' && chars.next() == Some('\\')) {
+                        return;
+                    }
+                }
+            }
+            // A character set: one more character belongs to it.
+            Some('(' | ')') => {
+                chars.next();
+            }
+            _ => {}
+        }
+    }
+
+    fn select(&mut self, parameters: &str) {
+        let codes: Vec<u16> =
+            parameters.split([';', ':']).map(|code| code.parse().unwrap_or(0)).collect();
+        let mut rest = codes.as_slice();
+        while let Some((&code, after)) = rest.split_first() {
+            rest = after;
+            match code {
+                0 => *self = Self::default(),
+                2 => self.dim = true,
+                7 => self.reverse = true,
+                22 => self.dim = false,
+                27 => self.reverse = false,
+                30..=37 | 39 | 90..=97 => self.muted = code == 90,
+                38 | 48 | 58 => {
+                    let (grey, after) = colour(rest);
+                    rest = after;
+                    if code == 38 {
+                        self.muted = grey;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether an indexed or direct colour is a middle grey, and what follows it.
+fn colour(rest: &[u16]) -> (bool, &[u16]) {
+    match *rest {
+        [5, index, ref after @ ..] => ((236..=250).contains(&index) || index == 8, after),
+        [2, red, green, blue, ref after @ ..] => {
+            let (low, high) = (red.min(green).min(blue), red.max(green).max(blue));
+            (high - low <= 16 && (60..=200).contains(&low), after)
+        }
+        _ => (false, &[]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marker() -> Marker {
+        Marker::new([0xab; 16])
+    }
+
+    fn holding(input: InputBox) -> Reading {
+        Reading { activity: Activity::Idle, input }
+    }
+
+    #[test]
+    fn wrapping_does_not_hide_our_own_text_and_a_foreign_letter_is_seen() {
+        let prompt = format!("[event {}] hello wide world\nand more", marker());
+        let wrapped = prompt.replace("wide", "wi\nde");
+        assert!(holding(InputBox::Holds { text: wrapped }).holds_only(&prompt, &marker()));
+        let merged = format!("x{prompt}");
+        let merged = holding(InputBox::Holds { text: merged });
+        assert!(!merged.holds_only(&prompt, &marker()));
+        assert!(merged.shows(&marker()));
+    }
+
+    #[test]
+    fn a_text_without_the_marker_is_never_ours() {
+        let reading = holding(InputBox::Holds { text: "hello".into() });
+        assert!(!reading.holds_only("hello", &marker()));
+        assert!(!reading.shows(&marker()));
+    }
+
+    #[test]
+    fn a_placeholder_counts_when_its_lines_fit() {
+        let placeholder = |text: &str| holding(InputBox::Placeholder { text: text.into() });
+        let prompt = "a\n".repeat(30);
+        assert!(placeholder("[Pasted text #1 +29 lines]").holds_only(&prompt, &marker()));
+        assert!(!placeholder("[Pasted text #1 +28 lines]").holds_only(&prompt, &marker()));
+        assert!(placeholder("[Pasted text #7]").holds_only(&"long ".repeat(200), &marker()));
+        assert_eq!(placeholder_lines("[Pasted text #1 +29 lines] x"), None);
+        assert_eq!(placeholder_lines("[Pasted text #1 +18446744073709551615 lines]"), None);
+    }
+
+    #[test]
+    fn attributes_carry_over_rows_and_links_are_skipped() {
+        let text = "\x1b[38;5;246ma\n\x1b[0;2mb\x1b[22mc\x1b]8;;http://x\x1b\\d\x1b[7m \x1b[m";
+        let rows = Screen { text, cursor: (0, 0), columns: 80 }.rows();
+        assert_eq!(rows.iter().map(|row| text_of(row)).collect::<Vec<_>>(), ["a", "bcd "]);
+        assert!(rows[0][0].muted && !rows[1][0].muted);
+        assert!(rows[1][0].dim && !rows[1][1].dim);
+        assert!(rows[1][3].reverse);
+    }
+
+    #[test]
+    fn direct_colours_do_not_swallow_the_next_attribute() {
+        let text = "\x1b[38;2;153;153;153;7ma\x1b[48;5;237mb\x1b[38;5;231mc";
+        let row = &Screen { text, cursor: (0, 0), columns: 80 }.rows()[0];
+        assert!(row[0].muted && row[0].reverse);
+        assert!(row[1].muted);
+        assert!(!row[2].muted);
+    }
+}
+>>>>>>> agents

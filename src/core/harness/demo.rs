@@ -1,0 +1,54 @@
+//! The demo agent as a harness: `the-loop demo-agent`, part of this program.
+//!
+//! It draws Claude's box and speaks the form of Claude's hooks on purpose: what
+//! reads one reads the other, so the demo shows the real path.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{DeliverProfile, HarnessAdapter, Signal, StartPlan, StartSpec, claude, hooks};
+use crate::base::ids::Marker;
+use crate::core::config::HarnessName;
+use crate::core::inject::screen::{Reading, Screen};
+
+/// The demo agent. The program that starts it is this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demo;
+
+impl HarnessAdapter for Demo {
+    fn name(&self) -> HarnessName {
+        HarnessName::Demo
+    }
+
+    fn start(&self, spec: &StartSpec<'_>) -> StartPlan {
+        let flag = if spec.resume { "--resume" } else { "--session-id" };
+        let fixed = ["demo-agent", flag, spec.session_id.as_str()].map(str::to_owned);
+        let args = fixed.into_iter().chain(spec.extra_args.iter().cloned()).collect();
+        // It writes its signals itself, to the spool that every agent is given.
+        StartPlan { args, env: Vec::new() }
+    }
+
+    fn read_screen(&self, screen: &Screen<'_>) -> Reading {
+        claude::screen::read(screen)
+    }
+
+    fn profile(&self) -> DeliverProfile {
+        DeliverProfile {
+            submit_gap: Duration::from_millis(20),
+            submit_retries: 3,
+            retry_gap: Duration::from_millis(300),
+            ack_timeout: Duration::from_secs(3),
+            gives_proof: true,
+        }
+    }
+
+    fn signal_of(&self, raw: &Value) -> Option<Signal> {
+        hooks::signal_of(raw)
+    }
+
+    /// It keeps no transcript; its spool says everything.
+    fn transcript_has(&self, _line: &str, _marker: &Marker) -> bool {
+        false
+    }
+}
