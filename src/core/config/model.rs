@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::values;
 use crate::base::ids::Repo;
 
 /// The whole configuration file.
@@ -36,9 +37,11 @@ pub struct Routing {
     /// When an event without a session starts one.
     pub spawn_on_unmatched: SpawnPolicy,
     /// The label that arms a work item.
+    #[serde(deserialize_with = "values::label")]
     pub auto_execute_label: String,
     /// The logins whose events are acted on, compared without case. Empty:
     /// nothing human is acted on.
+    #[serde(deserialize_with = "values::logins")]
     pub authorized_users: Vec<String>,
     /// The repositories whose events are acted on. Empty: all.
     pub repositories: Vec<Repo>,
@@ -46,6 +49,7 @@ pub struct Routing {
     /// holds `.the-loop`.
     pub spawn_workdir: PathBuf,
     /// How many starts may be under way at once.
+    #[serde(deserialize_with = "values::dispatches")]
     pub max_concurrent_dispatches: u16,
     /// Arguments added to a harness's own, by harness.
     pub harness_args: BTreeMap<HarnessName, Vec<String>>,
@@ -127,6 +131,7 @@ pub struct TmuxConfig {
     /// Columns and lines of a session's window, `COLUMNSxLINES`.
     pub size: WindowSize,
     /// How long a started agent may take until it is ready, in seconds.
+    #[serde(deserialize_with = "values::seconds")]
     pub ready_timeout_seconds: u32,
 }
 
@@ -163,6 +168,7 @@ impl TryFrom<String> for WindowSize {
             })
             .map(|(columns, lines)| Self { columns, lines })
             .ok_or_else(|| {
+                let text = crate::base::text::visible(&crate::base::text::cap(&text, 60));
                 format!("`{text}` is not a size from `40x10` to `500x200`, as in `160x48`")
             })
     }
@@ -187,12 +193,15 @@ pub struct Webhooks {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GhWebhook {
     /// The address to listen on.
+    #[serde(deserialize_with = "values::address")]
     pub host: IpAddr,
     /// The port to listen on; 0 takes a free one.
     pub port: u16,
     /// The path that deliveries are posted to.
+    #[serde(deserialize_with = "values::url_path")]
     pub path: String,
     /// The variable that holds the secret.
+    #[serde(deserialize_with = "values::variable")]
     pub secret_env: String,
     /// A file that holds the secret, used when the variable is unset.
     pub secret_file: Option<PathBuf>,

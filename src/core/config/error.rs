@@ -1,0 +1,217 @@
+//! A fault of the configuration file as a person sees it: the place, the line
+//! with a caret under the spot, and what was probably meant.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::locate::Spot;
+use crate::base::text::visible;
+
+/// Columns of the source line that are shown.
+const WINDOW: usize = 68;
+
+/// Words in a key that say that its value may be a secret.
+const SECRET_WORDS: &[&str] = &["secret", "token", "password", "passwd", "credential"];
+
+/// Why a configuration file was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    file: PathBuf,
+    spot: Option<Spot>,
+    message: String,
+    excerpt: Option<String>,
+    hints: Vec<String>,
+}
+
+impl fmt::Display for ConfigError {
+    /// One line: `FILE:LINE:COLUMN: what is wrong`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&visible(&self.file.display().to_string()))?;
+        if let Some(Spot { line, column }) = self.spot {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl ConfigError {
+    /// A fault of the file as a whole.
+    pub(super) fn whole(file: &Path, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { file: file.to_path_buf(), spot: None, message, excerpt: None, hints: Vec::new() }
+    }
+
+    /// Points at a spot of the text.
+    pub(super) fn at(mut self, text: &str, spot: Option<Spot>) -> Self {
+        self.excerpt = spot.and_then(|spot| excerpt(text, spot));
+        self.spot = spot;
+        self
+    }
+
+    /// Names a spot whose text may be a secret.
+    pub(super) fn without_excerpt(mut self, spot: Option<Spot>) -> Self {
+        self.spot = spot;
+        self
+    }
+
+    /// Adds what to do next.
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// What to do next, one thing each.
+    pub fn hints(&self) -> &[String] {
+        &self.hints
+    }
+
+    /// The line of the file, counted from 1, when the fault has one.
+    pub fn line(&self) -> Option<usize> {
+        self.spot.map(|spot| spot.line)
+    }
+
+    /// The line of [`Display`](fmt::Display), and below it the source line with
+    /// a caret. Without the hints.
+    pub fn pointed(&self) -> String {
+        match &self.excerpt {
+            Some(excerpt) => format!("{self}\n{excerpt}"),
+            None => self.to_string(),
+        }
+    }
+
+    /// Everything: what [`ConfigError::pointed`] says, then the hints.
+    pub fn render(&self) -> String {
+        let mut out = self.pointed();
+        for hint in &self.hints {
+            out.push_str("\nhint: ");
+            out.push_str(hint);
+        }
+        out
+    }
+}
+
+/// Whether the value of this key may be a secret, so that it is not shown.
+pub(super) fn is_secret(key: &str) -> bool {
+    let key = key.to_lowercase();
+    SECRET_WORDS.iter().any(|word| key.contains(word))
+}
+
+/// The lines of a text as YAML counts them.
+pub(super) fn yaml_lines(text: &str) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['\r', '\n', '\u{85}', '\u{2028}', '\u{2029}']) {
+        lines.push(&rest[..at]);
+        let after = &rest[at..];
+        let length = if after.starts_with("\r\n") {
+            2
+        } else {
+            after.chars().next().map_or(1, char::len_utf8)
+        };
+        rest = &after[length..];
+    }
+    lines.push(rest);
+    lines
+}
+
+/// The source line with a caret below the token at the spot.
+fn excerpt(text: &str, spot: Spot) -> Option<String> {
+    let lines = yaml_lines(text);
+    let line = *lines.get(spot.line.checked_sub(1)?)?;
+    let before: String = line.chars().take(spot.column.saturating_sub(1)).collect();
+    let token: String = token(&line[before.len()..]).to_owned();
+    let (shown, token) = match secret_at(line) {
+        Some(at) if at <= before.len() => (format!("{} …", &line[..at]), String::new()),
+        Some(at) => (format!("{} …", &line[..at]), token),
+        None => (line.to_owned(), token),
+    };
+    let shown: Vec<char> = visible_source(&shown).chars().collect();
+    let column = visible_source(&before).chars().count().min(shown.len());
+    let width = visible_source(&token).chars().count().clamp(1, WINDOW);
+
+    let skip = if column + width.min(20) > WINDOW { column.saturating_sub(WINDOW / 2) } else { 0 };
+    let cut_left = if skip > 0 { "…" } else { "" };
+    let cut_right = if shown.len() > skip + WINDOW { "…" } else { "" };
+    let shown: String = shown.into_iter().skip(skip).take(WINDOW).collect();
+    let indent = " ".repeat(column - skip + usize::from(skip > 0));
+    let caret = "^".repeat(width.min(WINDOW - (column - skip).min(WINDOW - 1)));
+
+    let number = spot.line.to_string();
+    let margin = " ".repeat(number.len());
+    let shown = format!("{cut_left}{shown}{cut_right}");
+    Some(format!("{margin} |\n{number} | {}\n{margin} | {indent}{caret}", shown.trim_end()))
+}
+
+/// A line of the file, fit for a terminal, with its indentation.
+fn visible_source(line: &str) -> String {
+    visible(&line.replace('\t', "    "))
+}
+
+/// Where the value of a key begins that may be a secret: behind its colon.
+fn secret_at(line: &str) -> Option<usize> {
+    // Only ASCII changes its case here, so the positions stay those of the line.
+    let lower = line.to_ascii_lowercase();
+    let word = SECRET_WORDS.iter().filter_map(|word| lower.find(word)).min()?;
+    lower[word..].find(':').map(|colon| word + colon + 1)
+}
+
+/// The token at the start of `rest`: a key, a quoted or a plain value.
+fn token(rest: &str) -> &str {
+    let Some(first) = rest.chars().next() else { return rest };
+    if matches!(first, '"' | '\'') {
+        return rest[1..].find(first).map_or(rest, |end| &rest[..end + 2]);
+    }
+    if matches!(first, '[' | '{') {
+        return &rest[..1];
+    }
+    let end = [": ", " #", ",", "]", "}"].iter().filter_map(|stop| rest.find(stop)).min();
+    let token = &rest[..end.unwrap_or(rest.len())].trim_end();
+    token.strip_suffix(':').unwrap_or(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, line: usize, column: usize) -> String {
+        excerpt(text, Spot { line, column }).unwrap()
+    }
+
+    #[test]
+    fn the_caret_stands_under_the_token() {
+        assert_eq!(shown("a:\n  b: x # y\n", 2, 6), "  |\n2 |   b: x # y\n  |      ^");
+        assert_eq!(shown("{ä: \"x y\"}", 1, 5), "  |\n1 | {ä: \"x y\"}\n  |     ^^^^^");
+        assert_eq!(shown("key: v", 1, 1), "  |\n1 | key: v\n  | ^^^");
+    }
+
+    #[test]
+    fn what_acts_on_a_terminal_moves_the_caret_and_nothing_else() {
+        assert_eq!(shown("\u{202e}a: b", 1, 5), "  |\n1 | \\u{202e}a: b\n  |            ^");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_the_spot() {
+        let text = format!("k: [{}, bad]", "x".repeat(200));
+        let shown = shown(&text, 1, 207);
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        let caret = shown.lines().last().unwrap().find('^').unwrap();
+        let source: String = shown.lines().nth(1).unwrap().chars().skip(caret).take(3).collect();
+        assert_eq!(source, "bad");
+    }
+
+    #[test]
+    fn a_value_that_may_be_a_secret_is_not_shown() {
+        for text in ["webhookSecret: hunter2", "{a: 1, secret: hunter2}", "apiToken : hunter2"] {
+            for column in 1..text.len() {
+                assert!(!shown(text, 1, column).contains("hunter2"), "{text} {column}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_end_where_yaml_ends_them() {
+        assert_eq!(yaml_lines("a\r\nb\nc\rd\u{2028}e"), ["a", "b", "c", "d", "e"]);
+    }
+}

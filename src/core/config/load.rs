@@ -1,0 +1,235 @@
+//! From the text of a configuration file to its values, or to an error that
+//! shows what is wrong and where.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::error::{ConfigError, is_secret};
+use super::locate::{Spot, What, locate};
+use super::model::Config;
+use super::suggest::{nearest, one_of};
+use super::tree::{Node, Step, dotted};
+use super::walk::{Fault, FaultKind, Found};
+use crate::base::text::{cap, visible};
+
+mod syntax;
+
+/// The size beyond which a file is not looked at: the YAML reader's time for
+/// nested brackets grows with the square of their number.
+pub const MAX_BYTES: usize = 128 << 10;
+
+/// Known words up to which a hint names all of them.
+const FEW: usize = 6;
+
+/// Columns of a hint behind its `hint: `.
+const HINT_WIDTH: usize = 74;
+
+/// Reads the bytes of the configuration file `file`.
+pub fn parse_bytes(bytes: &[u8], file: &Path) -> Result<Config, ConfigError> {
+    if bytes.len() > MAX_BYTES {
+        return Err(too_big(file));
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => parse(text, file),
+        Err(error) => {
+            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            let lines = super::error::yaml_lines(&before);
+            let column = lines.last().map_or(0, |line| line.chars().count());
+            let spot = Spot { line: lines.len(), column: column + 1 };
+            Err(ConfigError::whole(file, "this is not UTF-8 text")
+                .at(&String::from_utf8_lossy(bytes), Some(spot))
+                .hint("save the file in the encoding UTF-8"))
+        }
+    }
+}
+
+/// Reads the text of the configuration file `file`. The name is for messages
+/// only. An empty text is the defaults.
+pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
+    if text.len() > MAX_BYTES {
+        return Err(too_big(file));
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let tree: Node =
+        serde_yaml::from_str(text).map_err(|error| syntax::explain(file, text, &error))?;
+    if let Some(path) = tree.duplicate() {
+        return Err(duplicate(file, text, &path));
+    }
+    Config::deserialize(&tree).map_err(|fault| explain(file, text, &fault.arrived()))
+}
+
+fn too_big(file: &Path) -> ConfigError {
+    ConfigError::whole(file, format!("the file is larger than {} KiB", MAX_BYTES / 1024))
+}
+
+fn duplicate(file: &Path, text: &str, path: &[Step]) -> ConfigError {
+    let key = last_key(path);
+    let error = ConfigError::whole(file, format!("key `{}` is given twice", shown(key)))
+        .at(text, locate(text, path, What::Key(1)));
+    match locate(text, path, What::Key(0)) {
+        Some(first) => error.hint(format!("the first is in line {}; keep one", first.line)),
+        None => error,
+    }
+}
+
+fn explain(file: &Path, text: &str, fault: &Fault) -> ConfigError {
+    let Fault { kind, path, at_key } = fault;
+    let what = if *at_key { What::Key(0) } else { What::Value };
+    let spot = locate(text, path, what);
+    let name = match dotted(path) {
+        path if path.is_empty() => "the file".to_owned(),
+        path => format!("`{}`", shown(&path)),
+    };
+    // The value may be the secret itself, put where its variable's name belongs.
+    let secret = is_secret(last_key(path));
+    let found = |found: &Found| match found {
+        Found::Text(_) | Found::Number(_) if secret => "what stands here".to_owned(),
+        found => in_words(found),
+    };
+    let error = |message: String| {
+        let error = ConfigError::whole(file, message);
+        if secret && !at_key { error.without_excerpt(spot) } else { error.at(text, spot) }
+    };
+    match kind {
+        FaultKind::UnknownKey { known } => unknown_key(error, path, known),
+        FaultKind::UnknownValue { value, known } => {
+            let message = format!("unknown value `{}` for {name}", shown(value));
+            suggest(error(message), nearest(value, known.iter().copied()), "values", known)
+        }
+        FaultKind::WrongType { found: Found::Nothing, expected } => {
+            error(format!("{name} has no value; it must be {expected}"))
+        }
+        FaultKind::WrongType { found: what, expected } => {
+            let error = error(format!("{name} must be {expected}, not {}", found(what)));
+            match type_hint(what, expected).filter(|_| !secret) {
+                Some(hint) => error.hint(hint),
+                None => error,
+            }
+        }
+        FaultKind::NeedsKeys { found: what, known } => {
+            let error = error(format!("{name} must hold keys, not {}", found(what)));
+            match (what, known) {
+                (Found::Text(text), [only]) => {
+                    error.hint(format!("write it as `{{ {only}: {} }}`", shown(text)))
+                }
+                _ => error.hint(list("known keys", known)),
+            }
+        }
+        FaultKind::Invalid(text) => error(format!("{name}: {text}")),
+    }
+}
+
+fn unknown_key(
+    error: impl Fn(String) -> ConfigError,
+    path: &[Step],
+    known: &[&str],
+) -> ConfigError {
+    let key = last_key(path);
+    let base = error(format!("unknown key `{}`", shown(key)));
+    let near = nearest(key, known.iter().copied());
+    let elsewhere = near.is_none().then(|| elsewhere(key)).flatten();
+    let near = elsewhere.as_deref().or(near);
+    let error = suggest(base, near, "keys", known);
+    if is_secret(key) && near.is_some_and(is_secret) {
+        error.hint(
+            "the secret itself does not go into this file: name the variable or\n      \
+             the file that holds it",
+        )
+    } else {
+        error
+    }
+}
+
+fn suggest(error: ConfigError, near: Option<&str>, kind: &str, known: &[&str]) -> ConfigError {
+    let error = match near {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error,
+    };
+    if near.is_none() || (2..=FEW).contains(&known.len()) {
+        error.hint(list(&format!("known {kind}"), known))
+    } else {
+        error
+    }
+}
+
+/// The full path of a key of this name that belongs in another place.
+fn elsewhere(key: &str) -> Option<String> {
+    fn collect(value: &serde_yaml::Value, at: &[Step], out: &mut Vec<(String, String)>) {
+        for (key, value) in value.as_mapping().into_iter().flatten() {
+            let Some(key) = key.as_str() else { continue };
+            let path = [at, &[Step::Key(key.to_owned())]].concat();
+            collect(value, &path, out);
+            out.push((key.to_owned(), dotted(&path)));
+        }
+    }
+    let mut paths = Vec::new();
+    collect(&serde_yaml::to_value(Config::default()).ok()?, &[], &mut paths);
+    let mut fitting = paths.into_iter().filter(|(name, _)| name.eq_ignore_ascii_case(key));
+    let (_, path) = fitting.next()?;
+    // A name that stands in several places (`path`) says nothing.
+    fitting.next().is_none().then_some(path)
+}
+
+fn type_hint(found: &Found, expected: &str) -> Option<String> {
+    match (found, expected) {
+        (Found::Text(text), "`true` or `false`") => match text.to_lowercase().as_str() {
+            "yes" | "on" | "y" | "1" => Some("did you mean `true`?".to_owned()),
+            "no" | "off" | "n" | "0" => Some("did you mean `false`?".to_owned()),
+            word => nearest(word, ["true", "false"]).map(|near| format!("did you mean `{near}`?")),
+        },
+        (Found::Text(text), "a list") => Some(format!("write it as a list: `[{}]`", shown(text))),
+        (Found::Text(text), _) if text.parse::<u32>().is_ok() => {
+            Some("leave out its quotes".to_owned())
+        }
+        (Found::Number(number), "text" | "a path") => {
+            Some(format!("put it into quotes: `\"{number}\"`"))
+        }
+        (Found::Bool(value), "text" | "a path") => {
+            Some(format!("put it into quotes: `\"{value}\"`"))
+        }
+        _ => None,
+    }
+}
+
+fn in_words(found: &Found) -> String {
+    match found {
+        Found::Nothing => "nothing".to_owned(),
+        Found::List => "a list".to_owned(),
+        Found::Keys => "keys".to_owned(),
+        Found::Bool(value) => format!("`{value}`"),
+        Found::Number(number) => format!("`{number}`"),
+        Found::Huge => "a number beyond all bounds".to_owned(),
+        Found::Text(text) => format!("`{}`", shown(text)),
+    }
+}
+
+/// `known keys: …`, broken into lines.
+fn list(what: &str, known: &[&str]) -> String {
+    let sentence = format!("{what}: {}", one_of(known).replace(" or ", ", "));
+    let mut lines: Vec<String> = Vec::new();
+    for word in sentence.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= HINT_WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n      ")
+}
+
+fn last_key(path: &[Step]) -> &str {
+    path.iter()
+        .rev()
+        .find_map(|step| match step {
+            Step::Key(key) => Some(key.as_str()),
+            Step::Index(_) => None,
+        })
+        .unwrap_or_default()
+}
+
+fn shown(text: &str) -> String {
+    visible(&cap(text, 60))
+}

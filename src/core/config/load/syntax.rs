@@ -1,0 +1,88 @@
+//! What the YAML reader says about a text that is no YAML, in plain words.
+
+use std::path::Path;
+
+use crate::core::config::error::{ConfigError, yaml_lines};
+use crate::core::config::locate::Spot;
+
+/// The error for a text that could not be read as YAML.
+pub(super) fn explain(file: &Path, text: &str, error: &serde_yaml::Error) -> ConfigError {
+    let said = error.to_string();
+    let spot = error.location().map(|at| Spot { line: at.line(), column: at.column() });
+    let has = |part: &str| said.contains(part);
+    let fault = |message: &str| ConfigError::whole(file, message).at(text, spot);
+    let line = spot.and_then(|spot| yaml_lines(text).get(spot.line - 1).copied()).unwrap_or("");
+    let here = spot.and_then(|spot| line.chars().nth(spot.column - 1));
+
+    if has("cannot start any token") && line.trim_start_matches(' ').starts_with('\t') {
+        let column = line.chars().take_while(|c| *c == ' ').count() + 1;
+        let spot = spot.map(|spot| Spot { column, ..spot });
+        return ConfigError::whole(file, "a tab cannot indent a line")
+            .at(text, spot)
+            .hint("indent with spaces");
+    }
+    if has("cannot start any token") {
+        let here = here.unwrap_or(' ');
+        return fault(&format!("a value cannot start with `{here}`")).hint("put it into quotes");
+    }
+    if has("mapping values are not allowed") {
+        return fault("a `:` where no key can be").hint("put a value that holds `: ` into quotes");
+    }
+    if has("while scanning a quoted scalar") {
+        let spot = last_position(&said).or(spot);
+        return ConfigError::whole(file, "a quote is opened here and not closed").at(text, spot);
+    }
+    if has("did not find expected key") {
+        return fault("this is neither a key nor the rest of a value")
+            .hint("the keys of one group start in the same column");
+    }
+    if has("could not find expected ':'") {
+        return fault("a key without a `:`");
+    }
+    if has("recursion limit exceeded") {
+        return ConfigError::whole(file, "the values are nested too deeply").at(text, spot);
+    }
+    if has("repetition limit exceeded") {
+        return ConfigError::whole(file, "the aliases multiply without bounds");
+    }
+    if has("more than one document") {
+        return ConfigError::whole(file, "there is more than one document in the file")
+            .hint("remove the second `---` and what follows");
+    }
+    if let Some((_, position)) = said.split_once("control characters are not allowed at position ")
+    {
+        let digits: String = position.chars().take_while(char::is_ascii_digit).collect();
+        let spot = digits.parse().ok().and_then(|at: usize| text.get(..at)).map(|before| {
+            let lines = yaml_lines(before);
+            let column = lines.last().map_or(0, |line| line.chars().count()) + 1;
+            Spot { line: lines.len(), column }
+        });
+        return ConfigError::whole(file, "a control character").at(text, spot);
+    }
+    if has("expected a string") {
+        return fault("a key must be text");
+    }
+    if has("cannot have a tag") {
+        return fault("a value cannot have a tag (`!…`)");
+    }
+    fault(&without_positions(&said))
+}
+
+/// The last position that a message names: where what it could not finish began.
+fn last_position(said: &str) -> Option<Spot> {
+    let (_, position) = said.rsplit_once(" at line ")?;
+    let (line, column) = position.split_once(" column ")?;
+    let column: String = column.chars().take_while(char::is_ascii_digit).collect();
+    Some(Spot { line: line.parse().ok()?, column: column.parse().ok()? })
+}
+
+/// A message without its positions: ours stand in front of it.
+fn without_positions(said: &str) -> String {
+    let mut parts = said.split(" at line ");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.split_once(" column ").map_or("", |(_, rest)| rest);
+        out.push_str(rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    format!("not YAML: {}", crate::base::text::visible(&out))
+}

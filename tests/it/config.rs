@@ -1,0 +1,210 @@
+//! The configuration file: every error text, and what is no error.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use the_loop::core::config::{Config, MAX_BYTES, RunnerKind, parse, parse_bytes};
+
+fn refused(text: &str) -> String {
+    match parse(text, Path::new("/p/.the-loop/config.yaml")) {
+        Ok(config) => panic!("{text:?} was accepted: {config:?}"),
+        Err(error) => error.render(),
+    }
+}
+
+/// Each text with what is said about it, for one snapshot.
+fn refusals(texts: &[&str]) -> String {
+    let mut out = String::new();
+    for text in texts {
+        let said = refused(text);
+        // The first line is as long as the file's path makes it.
+        for line in said.lines().skip(1) {
+            assert!(line.chars().count() <= 80, "too wide: {line}");
+        }
+        let shown = text.escape_debug().to_string().replace("\\n", "\n");
+        writeln!(out, "--- {}\n{said}\n", shown.trim_end()).unwrap();
+    }
+    out
+}
+
+fn snapshot(name: &str, text: &str) {
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!(name, text);
+    });
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_nearest_known_one() {
+    snapshot(
+        "config_unknown_keys",
+        &refusals(&[
+            "routing:\n  rnner: tmux\n",
+            "routing:\n  enabled: true\n  tmux:\n    size: 160x48\n    socet: /x\n",
+            "routing:\n  authorized_users: [me]\n",
+            "runner: tmux\n",
+            "authorizedUsers: [me]\n",
+            "roting: {}\n",
+            "colour: red\n",
+            "routing:\n  colour: red\n",
+            "path: /x\n",
+            "routing:\n  5: x\n",
+            "routing:\n  [a]: x\n",
+            "routing: &r {enabled: true}\n<<: *r\n",
+            "routing:\n  harnessArgs:\n    claud: [--x]\n",
+            "routing:\n  \"run\\u202ener\\e[31m\": tmux\n",
+        ]),
+    );
+}
+
+#[test]
+fn a_wrong_value_is_named_with_what_would_be_right() {
+    snapshot(
+        "config_wrong_values",
+        &refusals(&[
+            "routing:\n  runner: tmx\n",
+            "routing:\n  runner: TMUX\n",
+            "routing:\n  runner:\n",
+            "routing:\n  runner: [tmux]\n",
+            "routing:\n  runner: true\n",
+            "routing:\n  defaultHarness: codex\n",
+            "routing:\n  spawnOnUnmatched: labelled\n",
+            "routing:\n  enabled: yes\n",
+            "routing:\n  enabled: flase\n",
+            "routing:\n  enabled: 1\n",
+            "routing:\n  tmux:\n    size: 9x9\n",
+            "routing:\n  tmux:\n    size: 160\n",
+            "routing:\n  tmux:\n    readyTimeoutSeconds: 0\n",
+            "routing:\n  repositories: octo/hello\n",
+            "routing:\n  repositories:\n    - octo/hello\n    - hello\n",
+            "routing:\n  authorizedUsers:\n    - \"@octocat\"\n",
+            "routing:\n  authorizedUsers: [octo cat]\n",
+            "routing:\n  authorizedUsers: [17]\n",
+            "routing:\n  autoExecuteLabel: \"\"\n",
+            "routing:\n  autoExecuteLabel: 5\n",
+            "routing:\n  maxConcurrentDispatches: 0\n",
+            "routing:\n  maxConcurrentDispatches: 1.5\n",
+            "routing:\n  harnessArgs:\n    claude: --x\n",
+            "webhooks:\n  ghWebhook:\n    port: 99999\n",
+            "webhooks:\n  ghWebhook:\n    port: -1\n",
+            "webhooks:\n  ghWebhook:\n    port: 99999999999999999999999\n",
+            "webhooks:\n  ghWebhook:\n    port: \"8787\"\n",
+            "webhooks:\n  ghWebhook:\n    host: localhost\n",
+            "webhooks:\n  ghWebhook:\n    path: hook\n",
+            "webhooks:\n  ghWebhook:\n    path: /healthz\n",
+            "tools:\n  tmux: /usr/bin/tmux\n",
+            "tools:\n  prefer: mine\n",
+            "- routing\n",
+            "routing\n",
+        ]),
+    );
+}
+
+#[test]
+fn a_key_given_twice_is_shown_where_it_comes_again() {
+    snapshot(
+        "config_duplicates",
+        &refusals(&[
+            "routing:\n  runner: process\n  enabled: true\n  runner: tmux\n",
+            "routing:\n  harnessArgs:\n    claude: [a]\n    claude: [b]\n",
+            "state: {dir: /a, dir: /b}\n",
+            "routing: {}\nstate: {}\nrouting: {}\n",
+        ]),
+    );
+}
+
+#[test]
+fn a_text_that_is_no_yaml_is_explained() {
+    snapshot(
+        "config_syntax",
+        &refusals(&[
+            "routing:\n\trunner: tmux\n",
+            "routing:\n  \trunner: tmux\n",
+            "routing:\n  authorizedUsers:\n  - @me\n",
+            "routing:\n  autoExecuteLabel: the-loop: auto-execute\n",
+            "routing:\n  autoExecuteLabel: \"the-loop\n  runner: tmux\n",
+            "routing:\n  runner: tmux\n enabled: true\n",
+            "routing: [\n",
+            "routing: {enabled: true\n",
+            "routing:\n  runner\n  enabled: true\n",
+            "routing: {}\n---\nrouting: {}\n",
+            "routing:\n  runner: !x tmux\n",
+            "state:\n  dir: *home\n",
+            "state:\n  dir: \"a\\qb\"\n",
+            "state:\n  dir: a\u{7}b\n",
+        ]),
+    );
+}
+
+#[test]
+fn a_secret_in_the_wrong_place_is_not_repeated() {
+    let texts = [
+        "webhooks:\n  ghWebhook:\n    secret: hunter2-0123\n",
+        "webhooks:\n  ghWebhook:\n    secretEnv: hunter2-0123\n",
+        "webhooks: {ghWebhook: {secretEnv: hunter2-0123}}\n",
+        "webhooks:\n  ghWebhook:\n    secretEnv:\n      - hunter2-0123\n",
+        "webhooks:\n  ghWebhook:\n    secretFile: {hunter2-0123: 1}\n",
+        "webhooks:\n  ghWebhook:\n    secret: @hunter2-0123\n",
+        "webhookToken: hunter2-0123\n",
+        "webhooks:\n  ghWebhook:\n    secretEnv: |\n      hunter2-0123\n",
+    ];
+    let said = texts.map(|text| refused(text)).join("\n\n");
+    assert!(!said.contains("hunter2-0123"), "{said}");
+    snapshot("config_secrets", &said);
+}
+
+#[test]
+fn windows_line_ends_and_a_byte_order_mark_change_no_position() {
+    let text = "\u{feff}routing:\r\n  runner: tmux\r\n  rnner: tmux\r\n";
+    assert!(refused(text).starts_with("/p/.the-loop/config.yaml:3:3: unknown key `rnner`"));
+    let config = parse("\u{feff}routing:\r\n  runner: tmux\r\n", Path::new("x")).unwrap();
+    assert_eq!(config.routing.runner, RunnerKind::Tmux);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_with_their_place() {
+    let error = parse_bytes(b"routing:\n  runner: \xff\n", Path::new("c.yaml")).unwrap_err();
+    assert_eq!(error.to_string(), "c.yaml:2:11: this is not UTF-8 text");
+}
+
+#[test]
+fn hostile_texts_are_refused_soon() {
+    let bomb: String = (1..10).fold("a0: &a0 [x, x]\n".to_owned(), |text, level| {
+        let before = format!("*a{}, ", level - 1).repeat(10);
+        format!("{text}a{level}: &a{level} [{}]\n", before.trim_end_matches(", "))
+    });
+    for (text, said) in [
+        ("[".repeat(50_000), "the values are nested too deeply"),
+        (bomb, "the aliases multiply without bounds"),
+        (" ".repeat(MAX_BYTES + 1), "the file is larger than 128 KiB"),
+    ] {
+        let start = Instant::now();
+        let error = refused(&text);
+        assert!(error.lines().next().unwrap().ends_with(said), "{error}");
+
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn what_is_left_out_or_empty_has_its_default() {
+    for text in [
+        "",
+        "\u{feff}",
+        "# nothing but remarks\n",
+        "---\n",
+        "routing:\n",
+        "routing: ~\ntools:\n  tmux:\nstate:\n  dir:\n",
+        "routing:\n  authorizedUsers:\n  harnessArgs:\n  tmux:\n",
+        "{}",
+    ] {
+        assert_eq!(parse(text, Path::new("x")), Ok(Config::default()), "{text:?}");
+    }
+}
+
+#[test]
+fn the_defaults_written_out_read_back_as_the_defaults() {
+    let text = include_str!("../../docs/configuration.md");
+    let yaml = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    assert_eq!(parse(yaml, Path::new("docs/configuration.md")), Ok(Config::default()));
+}
