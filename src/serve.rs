@@ -1,1 +1,3 @@
-//! serve
+//! Faces to others: what listens, and what it answers.
+
+pub mod receiver;

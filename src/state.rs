@@ -1,1 +1,3 @@
-//! state
+//! State on disk: what survives a crash, a restart, a reboot.
+
+pub mod inbox;
