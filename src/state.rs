@@ -1,3 +1,4 @@
-//! What is on disk.
+//! State on disk: what survives a crash, a restart, a reboot.
 
+pub mod inbox;
 pub mod spool;

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! One injection: typing a delivery into a live agent and proving that it was
 //! taken. A synchronous machine: an observation goes in, an action comes out.
 //!
@@ -476,8 +475,3 @@ mod tests {
         }
     }
 }
-=======
-//! Typing an event into a live agent, and proving that it was accepted.
-
-pub mod screen;
->>>>>>> agents

@@ -169,6 +169,8 @@ vocabulary! {
         RegistryUnreadable = "registry-unreadable",
         /// A part of this program failed; the log has more.
         Internal = "internal",
+        /// It had failed, and GitHub sent it again.
+        Redelivered = "redelivered",
     }
 }
 

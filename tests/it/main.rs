@@ -7,6 +7,7 @@
 )]
 
 mod config;
+mod inbox;
 mod support;
 mod tidy;
 mod tmux;

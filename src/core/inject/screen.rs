@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-//! What a captured pane says.
-=======
 //! What a captured pane says, in words that hold for every harness.
 //!
 //! A harness's reader (`core::harness`) turns a [`Screen`] into a [`Reading`];
@@ -303,4 +300,3 @@ mod tests {
         assert!(!row[2].muted);
     }
 }
->>>>>>> agents

@@ -1,0 +1,147 @@
+//! The inbox: every delivery on disk before it is answered, where each stands,
+//! and every decision about it. docs/inbox.md describes the file.
+//!
+//! The receiver puts deliveries in, the daemon routes what was received and
+//! takes what is queued, the dispatcher records what comes of it; commands read
+//! it from other processes. It knows nothing of HTTP, of what is inside a body,
+//! or of tmux.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::base::clock::Clock;
+
+mod error;
+mod model;
+mod open;
+mod reader;
+mod writer;
+
+pub use error::InboxError;
+pub use model::{
+    About, Accepted, Counts, DeliveryHistory, DeliveryKind, LocalMessage, NewDelivery,
+    QueuedDelivery, RecordedStep, Route, RouteAction, Step, StoredDelivery, Summary,
+};
+pub use reader::InboxReader;
+use writer::{Change, Writer, Written};
+
+/// How long the answer to "can you write?" may take.
+const PROBE: Duration = Duration::from_secs(2);
+
+/// A handle of an open inbox. Clones share one writer; dropping the last one
+/// ends it. What its [`InboxReader`] reads can be read here too.
+#[derive(Debug, Clone)]
+pub struct Inbox {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    // Dropped before the writer: the last one to close cleans up the log.
+    reader: InboxReader,
+    writer: Writer,
+}
+
+impl Inbox {
+    /// Opens the inbox, makes it when there is none, brings it to the newest
+    /// format, and starts its writer. The directory must be there.
+    pub fn open(path: &Path, clock: Clock) -> Result<Self, InboxError> {
+        let connection = open::read_write(path)?;
+        let reader = InboxReader::open(path)?;
+        let writer = Writer::start(path, connection)?;
+        Ok(Self { shared: Arc::new(Shared { clock, reader, writer }) })
+    }
+
+    /// Opens the inbox for reading only, also while another process writes to
+    /// it. No file: [`InboxError::Missing`].
+    pub fn read_only(path: &Path) -> Result<InboxReader, InboxError> {
+        InboxReader::open(path)
+    }
+
+    /// Takes a delivery in. It is on the disk when this returns.
+    pub async fn accept(&self, new: NewDelivery) -> Result<Accepted, InboxError> {
+        self.take_in(new, None).await
+    }
+
+    /// The same, and tells whoever waits for `arrived` once there is something
+    /// to route: also when the caller gave up waiting for the commit.
+    pub async fn accept_telling(
+        &self,
+        new: NewDelivery,
+        arrived: Arc<Notify>,
+    ) -> Result<Accepted, InboxError> {
+        self.take_in(new, Some(arrived)).await
+    }
+
+    async fn take_in(
+        &self,
+        new: NewDelivery,
+        arrived: Option<Arc<Notify>>,
+    ) -> Result<Accepted, InboxError> {
+        let change = Change::Accept(new, self.shared.clock.now_ms(), arrived);
+        match self.shared.writer.write(change).await? {
+            Written::Delivery(accepted) => Ok(accepted),
+            Written::Done => unreachable!("a delivery is answered as one"),
+        }
+    }
+
+    /// Records decisions, in one transaction: all or none. A decision that is
+    /// the delivery's last one already changes nothing.
+    pub async fn record(&self, steps: Vec<Step>) -> Result<(), InboxError> {
+        self.record_about(steps, Vec::new()).await
+    }
+
+    /// Records decisions together with what the deliveries are about. Routing
+    /// does this for every delivery, also for those that go nowhere.
+    pub async fn record_about(
+        &self,
+        steps: Vec<Step>,
+        about: Vec<About>,
+    ) -> Result<(), InboxError> {
+        let change = Change::Record(steps, about, self.shared.clock.now_ms());
+        self.shared.writer.write(change).await.map(drop)
+    }
+
+    /// Whether a delivery could be taken in now. When the last write failed,
+    /// this tries another.
+    pub async fn can_write(&self) -> bool {
+        let writer = &self.shared.writer;
+        if !writer.is_alive() {
+            return false;
+        }
+        if !writer.health().failing.load(Ordering::Relaxed) {
+            return true;
+        }
+        matches!(tokio::time::timeout(PROBE, writer.write(Change::Probe)).await, Ok(Ok(_)))
+    }
+
+    /// How many transactions were committed since the inbox was opened.
+    pub fn commits(&self) -> u64 {
+        self.shared.writer.health().commits.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of this handle. The last one waits for the writer's end.
+    pub fn close(self) {
+        drop(self);
+    }
+
+    /// Bounds the file to a number of pages, as a full disk would.
+    #[cfg(feature = "test-fakes")]
+    pub async fn limit_pages(&self, pages: u32) -> Result<(), InboxError> {
+        self.shared.writer.write(Change::LimitPages(pages)).await.map(drop)
+    }
+}
+
+impl Deref for Inbox {
+    type Target = InboxReader;
+
+    fn deref(&self) -> &InboxReader {
+        &self.shared.reader
+    }
+}

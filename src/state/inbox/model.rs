@@ -1,0 +1,245 @@
+//! What goes into the inbox and what comes out of it, as values.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::base::ids::{DeliveryId, Marker, Slug, WorkItem};
+use crate::core::outcome::{Reason, State};
+
+/// Where a delivery came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeliveryKind {
+    /// GitHub posted it, and its signature was right.
+    Github,
+    /// A person on this machine sent it; the body is a [`LocalMessage`].
+    Local,
+}
+
+impl DeliveryKind {
+    /// The kind as it is stored and printed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Github => "github",
+            Self::Local => "local",
+        }
+    }
+
+    /// The kind with this text.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Github, Self::Local].into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// The body of a delivery of kind [`DeliveryKind::Local`], as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LocalMessage {
+    /// The work item whose session it is for.
+    pub item: WorkItem,
+    /// What to say.
+    pub text: String,
+}
+
+impl LocalMessage {
+    /// The event name of every local message.
+    pub const EVENT: &str = "local";
+
+    /// The message as a delivery of its own.
+    pub fn into_delivery(self, id: DeliveryId) -> NewDelivery {
+        let body = serde_json::to_vec(&self).expect("two strings are always JSON");
+        NewDelivery { id, event: Self::EVENT.to_owned(), body, kind: DeliveryKind::Local }
+    }
+}
+
+/// A delivery that has just arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDelivery {
+    /// Its id.
+    pub id: DeliveryId,
+    /// The name of its event.
+    pub event: String,
+    /// The JSON, byte for byte.
+    pub body: Vec<u8>,
+    /// Where it came from.
+    pub kind: DeliveryKind,
+}
+
+/// What became of a delivery at the door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is on disk now.
+    New,
+    /// It was on disk already; nothing was changed.
+    Repeat,
+    /// It was on disk already and had failed: it is to be routed again.
+    Requeued,
+}
+
+/// One decision about a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The delivery.
+    pub delivery: DeliveryId,
+    /// Where it stands from now on.
+    pub state: State,
+    /// Why.
+    pub reason: Reason,
+    /// More, in a few words; made visible already.
+    pub detail: Option<String>,
+    /// Where it goes. Replaces what was stored before.
+    pub route: Option<Route>,
+}
+
+/// Where a delivery goes, and with which words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The work item whose session it is for.
+    pub item: WorkItem,
+    /// That item's slug.
+    pub slug: Slug,
+    /// The marker that proves its arrival.
+    pub marker: Marker,
+    /// What is typed.
+    pub prompt: String,
+    /// Whether it may start a session.
+    pub start: bool,
+    /// The page of what happened: a comment's, an issue's.
+    pub url: Option<String>,
+    /// What to do with the session.
+    pub action: RouteAction,
+}
+
+/// What a route does with its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RouteAction {
+    /// Types the prompt.
+    Deliver,
+    /// Closes the session; a prompt that is not empty is typed before.
+    Close,
+}
+
+impl RouteAction {
+    /// The action as it is stored and printed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deliver => "deliver",
+            Self::Close => "close",
+        }
+    }
+
+    /// The action with this text.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Deliver, Self::Close].into_iter().find(|action| action.as_str() == text)
+    }
+}
+
+/// What a delivery is about, also where it goes nowhere: by this, people find
+/// out why nothing happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// The delivery.
+    pub delivery: DeliveryId,
+    /// The issue or pull request that its event names. It need not be the item
+    /// whose session is told.
+    pub item: Option<WorkItem>,
+    /// The page of what happened: a comment's, an issue's.
+    pub url: Option<String>,
+}
+
+/// A delivery that is to be routed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredDelivery {
+    /// Its place in the order of arrival.
+    pub seq: i64,
+    /// Its id.
+    pub id: DeliveryId,
+    /// The name of its event.
+    pub event: String,
+    /// When it arrived.
+    pub received_at: Timestamp,
+    /// The JSON, byte for byte.
+    pub body: Vec<u8>,
+    /// Where it came from.
+    pub kind: DeliveryKind,
+}
+
+/// A delivery on its way to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedDelivery {
+    /// Its place in the order of arrival.
+    pub seq: i64,
+    /// Its id.
+    pub id: DeliveryId,
+    /// Where it stands.
+    pub state: State,
+    /// Why.
+    pub reason: Reason,
+    /// The work item whose session it is for.
+    pub item: WorkItem,
+    /// That item's slug.
+    pub slug: Slug,
+    /// The marker that proves its arrival.
+    pub marker: Marker,
+    /// What is typed.
+    pub prompt: String,
+    /// Whether it may start a session.
+    pub start: bool,
+    /// What to do with the session.
+    pub action: RouteAction,
+    /// How often typing was begun.
+    pub attempts: u32,
+}
+
+/// How many deliveries stand where. States that nobody is in are absent.
+pub type Counts = BTreeMap<State, u64>;
+
+/// A delivery as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its place in the order of arrival.
+    pub seq: i64,
+    /// Its id.
+    pub id: DeliveryId,
+    /// Where it came from.
+    pub kind: DeliveryKind,
+    /// The name of its event.
+    pub event: String,
+    /// When it arrived.
+    pub received_at: Timestamp,
+    /// Where it stands.
+    pub state: State,
+    /// Why.
+    pub reason: Reason,
+    /// Since when.
+    pub changed_at: Timestamp,
+    /// How often typing was begun.
+    pub attempts: u32,
+    /// The item that its event names.
+    pub item: Option<WorkItem>,
+    /// The slug of the session that it is for.
+    pub session: Option<Slug>,
+    /// The page of what happened.
+    pub url: Option<String>,
+}
+
+/// A delivery with everything that was decided about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryHistory {
+    /// The delivery.
+    pub delivery: Summary,
+    /// The decisions, in order.
+    pub steps: Vec<RecordedStep>,
+}
+
+/// A decision as it was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedStep {
+    /// When.
+    pub at: Timestamp,
+    /// Where the delivery stood from then on.
+    pub state: State,
+    /// Why.
+    pub reason: Reason,
+    /// More, in a few words.
+    pub detail: Option<String>,
+}

@@ -1,0 +1,297 @@
+//! Reading the inbox: what waits, what became of what, and why. Also from
+//! another process, while the daemon writes.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+
+use super::error::InboxError;
+use super::model::{
+    Counts, DeliveryHistory, DeliveryKind, QueuedDelivery, RecordedStep, RouteAction,
+    StoredDelivery, Summary,
+};
+use super::open;
+use crate::base::ids::{DeliveryId, Slug, WorkItem};
+use crate::core::outcome::{Reason, State};
+
+const SUMMARY: &str = "SELECT d.seq, d.id, d.kind, d.event, d.received_at, d.state, d.reason,
+        d.changed_at, d.attempts, d.item, r.slug, d.url
+    FROM deliveries d LEFT JOIN routes r ON r.seq = d.seq";
+
+const QUEUED: &str = "SELECT d.seq, d.id, d.state, d.reason, r.item, r.slug, r.marker, r.prompt,
+        r.start, r.action, d.attempts
+    FROM deliveries d JOIN routes r ON r.seq = d.seq
+    WHERE d.state IN ('queued', 'injecting')";
+
+/// A reader of an inbox. Its calls are short and do not wait for a writer.
+#[derive(Debug)]
+pub struct InboxReader {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+impl InboxReader {
+    /// Opens the inbox for reading. No file: [`InboxError::Missing`].
+    pub(super) fn open(path: &Path) -> Result<Self, InboxError> {
+        let connection = Mutex::new(open::read_only(path)?);
+        Ok(Self { path: path.to_path_buf(), connection })
+    }
+
+    /// The inbox's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Deliveries that nobody has routed yet, in order of arrival.
+    pub fn to_route(&self, limit: usize) -> Result<Vec<StoredDelivery>, InboxError> {
+        self.rows(
+            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body
+             FROM deliveries d JOIN bodies b ON b.seq = d.seq
+             WHERE d.state = 'received' ORDER BY d.seq LIMIT ?1",
+            [clamp(limit)],
+            stored,
+        )
+    }
+
+    /// Deliveries that are on their way to a session, in order of arrival.
+    pub fn pending(&self) -> Result<Vec<QueuedDelivery>, InboxError> {
+        self.rows(&format!("{QUEUED} ORDER BY d.seq"), [], queued)
+    }
+
+    /// One delivery, when it is on its way to a session.
+    pub fn queued(&self, id: &DeliveryId) -> Result<Option<QueuedDelivery>, InboxError> {
+        self.row(&format!("{QUEUED} AND d.id = ?1"), [id.as_str()], queued)
+    }
+
+    /// How many deliveries stand where.
+    pub fn counts(&self) -> Result<Counts, InboxError> {
+        let rows =
+            self.rows("SELECT state, count(*) FROM deliveries GROUP BY state", [], |row| {
+                let count: i64 = row.get(1)?;
+                Ok((state(row, 0)?, count.unsigned_abs()))
+            })?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// When GitHub last greeted the webhook.
+    pub fn last_ping(&self) -> Result<Option<Timestamp>, InboxError> {
+        self.row(
+            "SELECT received_at FROM deliveries WHERE event = 'ping' ORDER BY seq DESC LIMIT 1",
+            [],
+            |row| time(row, 0),
+        )
+    }
+
+    /// The delivery that arrived last.
+    pub fn last_delivery(&self) -> Result<Option<Summary>, InboxError> {
+        Ok(self.recent(1)?.pop())
+    }
+
+    /// A delivery and every decision about it.
+    pub fn history(&self, id: &DeliveryId) -> Result<Option<DeliveryHistory>, InboxError> {
+        let found = self.row(&format!("{SUMMARY} WHERE d.id = ?1"), [id.as_str()], summary)?;
+        let Some(delivery) = found else { return Ok(None) };
+        let steps = self.rows(
+            "SELECT at, state, reason, detail FROM steps WHERE seq = ?1 ORDER BY step",
+            [delivery.seq],
+            recorded,
+        )?;
+        Ok(Some(DeliveryHistory { delivery, steps }))
+    }
+
+    /// The latest deliveries, in order of arrival.
+    pub fn recent(&self, limit: usize) -> Result<Vec<Summary>, InboxError> {
+        self.latest("", [], limit)
+    }
+
+    /// The latest deliveries that did not arrive or may not have arrived.
+    pub fn failed(&self, limit: usize) -> Result<Vec<Summary>, InboxError> {
+        self.latest("WHERE d.state IN ('failed', 'unproven')", [], limit)
+    }
+
+    /// The latest deliveries about an item or for its session.
+    pub fn of_item(&self, item: &WorkItem, limit: usize) -> Result<Vec<Summary>, InboxError> {
+        self.of_slug(&item.slug(), limit)
+    }
+
+    /// The latest deliveries about an item or for its session, by its slug.
+    pub fn of_slug(&self, slug: &Slug, limit: usize) -> Result<Vec<Summary>, InboxError> {
+        self.latest(
+            "WHERE d.seq IN (SELECT seq FROM deliveries WHERE slug = ?1
+                             UNION SELECT seq FROM routes WHERE slug = ?1)",
+            [slug.as_str()],
+            limit,
+        )
+    }
+
+    /// The latest deliveries about a page: a comment's, an issue's.
+    pub fn by_url(&self, url: &str) -> Result<Vec<Summary>, InboxError> {
+        self.latest("WHERE d.url = ?1", [url], 100)
+    }
+
+    fn latest(
+        &self,
+        condition: &str,
+        params: impl Params,
+        limit: usize,
+    ) -> Result<Vec<Summary>, InboxError> {
+        let limit = clamp(limit);
+        let sql = format!("{SUMMARY} {condition} ORDER BY d.seq DESC LIMIT {limit}");
+        let mut found = self.rows(&sql, params, summary)?;
+        found.reverse();
+        Ok(found)
+    }
+
+    fn row<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, InboxError> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row(params, read).optional())
+            .map_err(|error| self.failed_to_read(error))
+    }
+
+    /// Every row that can be read. One that cannot must not hide the others; it
+    /// is left out, and the log says so.
+    fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, InboxError> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let collect = || -> rusqlite::Result<Vec<T>> {
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut rows = statement.query(params)?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                match read(row) {
+                    Ok(value) => found.push(value),
+                    Err(error @ rusqlite::Error::FromSqlConversionFailure(..)) => {
+                        let inbox = self.path.display();
+                        tracing::error!(%inbox, %error, "left out an unreadable row");
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(found)
+        };
+        collect().map_err(|error| self.failed_to_read(error))
+    }
+
+    fn failed_to_read(&self, error: rusqlite::Error) -> InboxError {
+        InboxError::sqlite(&self.path, "read", error)
+    }
+}
+
+fn clamp(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// A stored word was not in its vocabulary.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a word of this column")]
+struct UnknownWord(String);
+
+fn unreadable(
+    column: usize,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, source.into())
+}
+
+fn word<T>(row: &Row<'_>, column: usize, parse: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    parse(&text).ok_or_else(|| unreadable(column, UnknownWord(text)))
+}
+
+fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<State> {
+    word(row, column, State::parse)
+}
+
+fn reason(row: &Row<'_>, column: usize) -> rusqlite::Result<Reason> {
+    word(row, column, Reason::parse)
+}
+
+fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    Timestamp::from_millisecond(row.get(column)?).map_err(|error| unreadable(column, error))
+}
+
+fn name<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
+where
+    T: FromStr,
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    let text: String = row.get(column)?;
+    text.parse().map_err(|error: T::Err| unreadable(column, error))
+}
+
+fn optional_name<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>>
+where
+    T: FromStr,
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| text.parse().map_err(|error: T::Err| unreadable(column, error))).transpose()
+}
+
+fn stored(row: &Row<'_>) -> rusqlite::Result<StoredDelivery> {
+    Ok(StoredDelivery {
+        seq: row.get(0)?,
+        id: name(row, 1)?,
+        event: row.get(2)?,
+        received_at: time(row, 3)?,
+        kind: word(row, 4, DeliveryKind::parse)?,
+        body: row.get(5)?,
+    })
+}
+
+fn queued(row: &Row<'_>) -> rusqlite::Result<QueuedDelivery> {
+    Ok(QueuedDelivery {
+        seq: row.get(0)?,
+        id: name(row, 1)?,
+        state: state(row, 2)?,
+        reason: reason(row, 3)?,
+        item: name(row, 4)?,
+        slug: name(row, 5)?,
+        marker: name(row, 6)?,
+        prompt: row.get(7)?,
+        start: row.get(8)?,
+        action: word(row, 9, RouteAction::parse)?,
+        attempts: row.get(10)?,
+    })
+}
+
+fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
+    Ok(Summary {
+        seq: row.get(0)?,
+        id: name(row, 1)?,
+        kind: word(row, 2, DeliveryKind::parse)?,
+        event: row.get(3)?,
+        received_at: time(row, 4)?,
+        state: state(row, 5)?,
+        reason: reason(row, 6)?,
+        changed_at: time(row, 7)?,
+        attempts: row.get(8)?,
+        item: optional_name(row, 9)?,
+        session: optional_name(row, 10)?,
+        url: row.get(11)?,
+    })
+}
+
+fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedStep> {
+    Ok(RecordedStep {
+        at: time(row, 0)?,
+        state: state(row, 1)?,
+        reason: reason(row, 2)?,
+        detail: row.get(3)?,
+    })
+}

@@ -1,0 +1,365 @@
+//! The one thread that writes to the inbox. Writes that wait together share a
+//! transaction, and with it the price of one sync; each is answered only after
+//! the commit.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, named_params, params};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::error::InboxError;
+use super::model::{About, Accepted, DeliveryKind, NewDelivery, Step};
+use crate::core::outcome::{Reason, State};
+
+/// How many writes may wait. Whoever comes later waits to be let in.
+const WAITING: usize = 1024;
+
+/// How many writes share a transaction at most.
+const BATCH: usize = 256;
+
+/// What can be written, each with the time at which it was asked for.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// A delivery that arrived, and who is told.
+    Accept(NewDelivery, i64, Option<Arc<Notify>>),
+    /// Decisions, all or none.
+    Record(Vec<Step>, Vec<About>, i64),
+    /// Nothing that stays: finds out whether writing works.
+    Probe,
+    /// From now on the file may have this many pages.
+    #[cfg(feature = "test-fakes")]
+    LimitPages(u32),
+}
+
+/// What came of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// A delivery was taken in.
+    Delivery(Accepted),
+    /// Anything else was done.
+    Done,
+}
+
+type Answer = Result<Written, InboxError>;
+
+#[derive(Debug)]
+struct Write {
+    change: Change,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What the writer tells about itself.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    /// Transactions that were committed.
+    pub(super) commits: AtomicU64,
+    /// Whether the last one could not be.
+    pub(super) failing: AtomicBool,
+}
+
+/// The handle of the thread. Dropping it lets the thread finish what waits, and
+/// waits for its end.
+#[derive(Debug)]
+pub(super) struct Writer {
+    path: PathBuf,
+    sender: Option<mpsc::Sender<Write>>,
+    thread: Option<JoinHandle<()>>,
+    health: Arc<Health>,
+}
+
+impl Writer {
+    pub(super) fn start(path: &Path, connection: Connection) -> Result<Self, InboxError> {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        let health = Arc::new(Health::default());
+        let work =
+            Work { path: path.to_path_buf(), connection, receiver, health: Arc::clone(&health) };
+        let thread = std::thread::Builder::new()
+            .name("inbox-writer".to_owned())
+            .spawn(move || work.run())
+            .map_err(|error| InboxError::File {
+                path: path.to_path_buf(),
+                source: Arc::new(error),
+            })?;
+        Ok(Self { path: path.to_path_buf(), sender: Some(sender), thread: Some(thread), health })
+    }
+
+    /// Writes; when it returns without an error, the change is on the disk.
+    pub(super) async fn write(&self, change: Change) -> Answer {
+        let ended = || InboxError::Ended { path: self.path.clone() };
+        let (answer, written) = oneshot::channel();
+        let sender = self.sender.as_ref().ok_or_else(ended)?;
+        sender.send(Write { change, answer }).await.map_err(|_| ended())?;
+        written.await.map_err(|_| ended())?
+    }
+
+    pub(super) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.sender.as_ref().is_some_and(|sender| !sender.is_closed())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.sender.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic over there was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    path: PathBuf,
+    connection: Connection,
+    receiver: mpsc::Receiver<Write>,
+    health: Arc<Health>,
+}
+
+impl Work {
+    fn run(mut self) {
+        let mut waiting = Vec::with_capacity(BATCH);
+        while self.receiver.blocking_recv_many(&mut waiting, BATCH) > 0 {
+            self.write_together(&mut waiting);
+        }
+    }
+
+    /// Writes all in one transaction. When that fails, one of them may be the
+    /// cause (a body for which there is no room), so each gets one of its own.
+    fn write_together(&mut self, waiting: &mut Vec<Write>) {
+        let changes: Vec<&Change> = waiting.iter().map(|write| &write.change).collect();
+        let together = self.transaction(&changes);
+        let answers = match together {
+            Err(error) if waiting.len() > 1 && !matches!(error, InboxError::Locked { .. }) => {
+                let alone = |change| match self.transaction(&[change]) {
+                    Ok(mut answers) => answers.pop().expect("one change has one answer"),
+                    Err(error) => Err(error),
+                };
+                changes.into_iter().map(alone).collect()
+            }
+            Err(error) => changes.iter().map(|_| Err(error.clone())).collect(),
+            Ok(answers) => answers,
+        };
+        for (write, answer) in waiting.drain(..).zip(answers) {
+            if let (Change::Accept(.., Some(arrived)), Ok(written)) = (&write.change, &answer)
+                && *written != Written::Delivery(Accepted::Repeat)
+            {
+                arrived.notify_one();
+            }
+            // Whoever asked may have gone; what is written stays written.
+            let _ = write.answer.send(answer);
+        }
+    }
+
+    /// One transaction. The answers are true only because it was committed.
+    fn transaction(&mut self, changes: &[&Change]) -> Result<Vec<Answer>, InboxError> {
+        let path = self.path.as_path();
+        let result = (|| {
+            let transaction =
+                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let answers = changes
+                .iter()
+                .map(|change| apply(&transaction, path, change))
+                .collect::<rusqlite::Result<Vec<_>>>()?;
+            transaction.commit()?;
+            Ok(answers)
+        })()
+        .map_err(|error| InboxError::sqlite(path, "write to", error));
+        self.health.failing.store(result.is_err(), Ordering::Relaxed);
+        match &result {
+            Ok(_) => {
+                self.health.commits.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => {
+                let cause = crate::base::failure::chain(error);
+                tracing::error!(cause, writes = changes.len(), "a transaction was rolled back");
+            }
+        }
+        result
+    }
+}
+
+fn apply(connection: &Connection, path: &Path, change: &Change) -> rusqlite::Result<Answer> {
+    match change {
+        Change::Accept(new, now, _) => {
+            accept(connection, new, *now).map(|accepted| Ok(Written::Delivery(accepted)))
+        }
+        Change::Record(steps, about, now) => record(connection, path, steps, about, *now),
+        Change::Probe => {
+            // Takes pages and gives them back, so that a full disk shows.
+            connection.execute_batch(
+                "INSERT INTO bodies (seq, body) VALUES (-1, zeroblob(16384));
+                 DELETE FROM bodies WHERE seq = -1;",
+            )?;
+            Ok(Ok(Written::Done))
+        }
+        #[cfg(feature = "test-fakes")]
+        Change::LimitPages(pages) => {
+            connection.pragma_update(None, "max_page_count", pages)?;
+            Ok(Ok(Written::Done))
+        }
+    }
+}
+
+fn accept(connection: &Connection, new: &NewDelivery, now: i64) -> rusqlite::Result<Accepted> {
+    let inserted = connection
+        .prepare_cached(
+            "INSERT INTO deliveries (id, kind, event, received_at, state, reason, changed_at)
+             VALUES (:id, :kind, :event, :now, :state, :reason, :now)
+             ON CONFLICT (id) DO NOTHING",
+        )?
+        .execute(named_params! {
+            ":id": new.id.as_str(),
+            ":kind": new.kind.as_str(),
+            ":event": new.event,
+            ":now": now,
+            ":state": State::Received.as_str(),
+            ":reason": Reason::Stored.as_str(),
+        })?;
+    if inserted == 1 {
+        let seq = connection.last_insert_rowid();
+        put_body(connection, seq, &new.body)?;
+        append(connection, seq, now, State::Received, Reason::Stored, None)?;
+        return Ok(Accepted::New);
+    }
+    let (seq, state): (i64, String) = connection
+        .prepare_cached("SELECT seq, state FROM deliveries WHERE id = ?1")?
+        .query_row([new.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    // What a person sent goes through `send` again, under another id.
+    if state != State::Failed.as_str() || new.kind != DeliveryKind::Github {
+        return Ok(Accepted::Repeat);
+    }
+    // The stored body stays: what was authorised is what is delivered. It may
+    // only have been dropped for its age.
+    put_body(connection, seq, &new.body)?;
+    connection.execute("DELETE FROM routes WHERE seq = ?1", [seq])?;
+    connection.execute("UPDATE deliveries SET attempts = 0 WHERE seq = ?1", [seq])?;
+    set_state(connection, seq, now, State::Received, Reason::Redelivered, None)?;
+    Ok(Accepted::Requeued)
+}
+
+fn record(
+    connection: &Connection,
+    path: &Path,
+    steps: &[Step],
+    about: &[About],
+    now: i64,
+) -> rusqlite::Result<Answer> {
+    // Every delivery is looked up before anything is written: the others in
+    // this transaction must not suffer from one that is unknown.
+    let mut seqs = Vec::new();
+    for id in steps.iter().map(|step| &step.delivery).chain(about.iter().map(|a| &a.delivery)) {
+        let seq: Option<i64> = connection
+            .prepare_cached("SELECT seq FROM deliveries WHERE id = ?1")?
+            .query_row([id.as_str()], |row| row.get(0))
+            .optional()?;
+        let Some(seq) = seq else {
+            let path = path.to_path_buf();
+            return Ok(Err(InboxError::UnknownDelivery { path, id: id.clone() }));
+        };
+        seqs.push(seq);
+    }
+    for (step, &seq) in steps.iter().zip(&seqs) {
+        if let Some(route) = &step.route {
+            connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO routes (seq, item, slug, marker, prompt, start, action)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                )?
+                .execute(params![
+                    seq,
+                    route.item.to_string(),
+                    route.slug.as_str(),
+                    route.marker.as_str(),
+                    route.prompt,
+                    route.start,
+                    route.action.as_str(),
+                ])?;
+            if let Some(url) = &route.url {
+                connection
+                    .prepare_cached("UPDATE deliveries SET url = ?2 WHERE seq = ?1")?
+                    .execute(params![seq, url])?;
+            }
+        }
+        set_state(connection, seq, now, step.state, step.reason, step.detail.as_deref())?;
+    }
+    for (about, &seq) in about.iter().zip(&seqs[steps.len()..]) {
+        connection
+            .prepare_cached(
+                "UPDATE deliveries SET item = coalesce(?2, item), slug = coalesce(?3, slug),
+                     url = coalesce(?4, url)
+                 WHERE seq = ?1",
+            )?
+            .execute(params![
+                seq,
+                about.item.as_ref().map(ToString::to_string),
+                about.item.as_ref().map(|item| item.slug().to_string()),
+                about.url,
+            ])?;
+    }
+    Ok(Ok(Written::Done))
+}
+
+/// Sets where a delivery stands and appends it to the log. The same decision
+/// again changes nothing: a delivery may wait for days, and is asked about
+/// every second.
+fn set_state(
+    connection: &Connection,
+    seq: i64,
+    now: i64,
+    state: State,
+    reason: Reason,
+    detail: Option<&str>,
+) -> rusqlite::Result<()> {
+    let last: Option<(String, String, Option<String>)> = connection
+        .prepare_cached(
+            "SELECT state, reason, detail FROM steps WHERE seq = ?1 ORDER BY step DESC LIMIT 1",
+        )?
+        .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let was_injecting = last.as_ref().is_some_and(|(state, ..)| state == State::Injecting.as_str());
+    if last.is_some_and(|(last_state, last_reason, last_detail)| {
+        last_state == state.as_str()
+            && last_reason == reason.as_str()
+            && last_detail.as_deref() == detail
+    }) {
+        return Ok(());
+    }
+    let begun = state == State::Injecting && !was_injecting;
+    connection
+        .prepare_cached(
+            "UPDATE deliveries SET state = ?2, reason = ?3, changed_at = ?4,
+                 attempts = attempts + ?5
+             WHERE seq = ?1",
+        )?
+        .execute(params![seq, state.as_str(), reason.as_str(), now, begun])?;
+    append(connection, seq, now, state, reason, detail)
+}
+
+fn append(
+    connection: &Connection,
+    seq: i64,
+    now: i64,
+    state: State,
+    reason: Reason,
+    detail: Option<&str>,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO steps (seq, at, state, reason, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![seq, now, state.as_str(), reason.as_str(), detail])
+        .map(drop)
+}
+
+fn put_body(connection: &Connection, seq: i64, body: &[u8]) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO bodies (seq, body) VALUES (?1, ?2)")?
+        .execute(params![seq, body])
+        .map(drop)
+}
