@@ -186,6 +186,15 @@ impl Tmux {
         }
     }
 
+    /// Ends the server and every session on it: for servers of our own alone.
+    pub async fn kill_server(&self) -> Result<(), TmuxError> {
+        match self.call().arg("kill-server").run_ok().await {
+            Ok(_) => Ok(()),
+            Err(source) if is_absent(&source) => Ok(()),
+            Err(source) => Err(TmuxError::Failed { verb: "end its server", source }),
+        }
+    }
+
     /// The command line that shows a session on this terminal, for a person or
     /// to become.
     pub fn attach(&self, name: &str, read_only: bool) -> Invocation {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::State as AxumState;
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use jiff::Timestamp;
@@ -19,12 +19,7 @@ use crate::base::failure::{Failure, chain};
 use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::DeliveryId;
 use crate::base::random;
-use crate::state::inbox::{DeliveryKind, Inbox, NewDelivery};
-
-use super::intake::LocalMessage;
-
-/// The event name of a local message in the inbox.
-pub const LOCAL_EVENT: &str = "local";
+use crate::state::inbox::{Inbox, InboxError, LocalMessage};
 
 /// What the receiver says about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -88,9 +83,9 @@ async fn status(AxumState(control): AxumState<Control>) -> Reply<Status> {
 }
 
 /// Adds what the inbox knows to a status.
-pub fn fill(status: &mut Status, inbox: &Inbox) -> Result<(), crate::state::inbox::InboxError> {
+pub fn fill(status: &mut Status, inbox: &Inbox) -> Result<(), InboxError> {
     status.last_ping = inbox.last_ping()?;
-    status.last_delivery = inbox.last_delivery()?;
+    status.last_delivery = inbox.last_delivery()?.map(|delivery| delivery.received_at);
     status.deliveries = inbox
         .counts()?
         .into_iter()
@@ -121,22 +116,15 @@ fn unavailable(error: &(dyn std::error::Error + 'static)) -> (StatusCode, String
 pub async fn put_local(
     inbox: &Inbox,
     message: &LocalMessage,
-) -> Result<DeliveryId, crate::state::inbox::InboxError> {
+) -> Result<DeliveryId, InboxError> {
     let id = DeliveryId::local(random::bytes());
-    let body = serde_json::to_vec(message).unwrap_or_default();
-    let new = NewDelivery {
-        id: id.clone(),
-        event: LOCAL_EVENT.to_owned(),
-        body,
-        kind: DeliveryKind::Local,
-    };
-    inbox.accept(new).await?;
+    inbox.accept(message.clone().into_delivery(id.clone())).await?;
     Ok(id)
 }
 
 /// Asks the receiver behind `socket` for its status; `None` when none runs.
 pub async fn ask_status(socket: &Path) -> Result<Option<Status>, Failure> {
-    let Some(body) = ask(socket, Method::GET, "/status", Vec::new()).await? else {
+    let Some(body) = ask(socket, "GET", "/status", Vec::new()).await? else {
         return Ok(None);
     };
     let status = serde_json::from_slice(&body)
@@ -150,7 +138,7 @@ pub async fn send_local(
     message: &LocalMessage,
 ) -> Result<Option<DeliveryId>, Failure> {
     let body = serde_json::to_vec(message).unwrap_or_default();
-    let Some(body) = ask(socket, Method::POST, "/local", body).await? else { return Ok(None) };
+    let Some(body) = ask(socket, "POST", "/local", body).await? else { return Ok(None) };
     let queued: Queued = serde_json::from_slice(&body)
         .map_err(|error| Failure::failed("the receiver's answer cannot be read").because(error))?;
     Ok(Some(queued.id))
@@ -158,12 +146,12 @@ pub async fn send_local(
 
 /// Asks the receiver to end; `false` when none runs.
 pub async fn ask_to_stop(socket: &Path) -> Result<bool, Failure> {
-    Ok(ask(socket, Method::POST, "/stop", Vec::new()).await?.is_some())
+    Ok(ask(socket, "POST", "/stop", Vec::new()).await?.is_some())
 }
 
 async fn ask(
     socket: &Path,
-    method: Method,
+    method: &str,
     path: &str,
     body: Vec<u8>,
 ) -> Result<Option<Vec<u8>>, Failure> {
@@ -173,9 +161,16 @@ async fn ask(
             "the receiver answered {status}: {}",
             crate::base::text::visible(String::from_utf8_lossy(&body).trim())
         ))),
-        Err(RequestError::NotRunning { .. }) => Ok(None),
+        Err(RequestError::Connect { source, .. }) if nobody_listens(&source) => Ok(None),
         Err(error) => {
             Err(Failure::failed("the receiver does not answer on its socket").because(error))
         }
     }
+}
+
+fn nobody_listens(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
+    )
 }

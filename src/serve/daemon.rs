@@ -144,8 +144,10 @@ impl Daemon {
         let Setup { config, file, project, paths, secret, tmux, program, harnesses, clock } = setup;
         let tasks = TaskTracker::new();
         let arrived = Arc::new(Notify::new());
-        let watcher = spool::Watcher::new(&paths.spool())
-            .map_err(|error| Failure::failed("could not watch the agents' signals").because(error))?;
+        let watcher = spool::Watcher::start(&paths.spool());
+        if let Some(problem) = watcher.problem() {
+            tracing::warn!(problem, "signals are looked for, not awaited");
+        }
         let runner = SessionRunner::Tmux(Arc::new(TmuxRunner::new(TmuxRunnerParts {
             tmux,
             program,
@@ -207,7 +209,7 @@ impl Daemon {
         if tokio::time::timeout(TASKS_END_WITHIN, tasks.wait()).await.is_err() {
             tracing::warn!("some work was still under way; the next start takes it up");
         }
-        inbox.close().await;
+        inbox.close();
         let _ = fs_err::remove_file(paths.control());
         drop(lock);
         Ok(())

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +21,7 @@ use crate::core::routing::{self, Action, Decision, Message, SessionView, View};
 use crate::core::session::SessionStatus;
 use crate::host::dispatch::DispatchHandle;
 use crate::state::inbox::{
-    DeliveryKind, Inbox, InboxError, Route, RouteAction, Step, StoredDelivery,
+    About, DeliveryKind, Inbox, InboxError, LocalMessage, Route, RouteAction, Step, StoredDelivery,
 };
 use crate::state::registry::{Registry, SessionRecord, WorkItemRecord};
 
@@ -30,16 +29,6 @@ use crate::state::registry::{Registry, SessionRecord, WorkItemRecord};
 const BATCH: usize = 64;
 /// How many told checks a session remembers.
 const TOLD_CHECKS: usize = 200;
-
-/// A message of a person on this host: the body of a local delivery.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LocalMessage {
-    /// The session's work item.
-    pub item: WorkItem,
-    /// The text to type; `None` closes the session.
-    pub text: Option<String>,
-}
 
 /// Routes deliveries.
 #[derive(Debug)]
@@ -98,7 +87,7 @@ impl Intake {
             }
             for delivery in batch {
                 let decided = self.route(&delivery);
-                self.inbox.record(vec![decided.step]).await?;
+                self.inbox.record_about(vec![decided.step], decided.about).await?;
                 if let Some(job) = decided.job {
                     self.dispatcher.enqueue(job).await;
                 }
@@ -152,6 +141,17 @@ impl Intake {
             }
         };
         let decision = routing::decide(&event, &self.routing, &self.view(), &self.own_voice);
+        let about = About {
+            delivery: delivery.id.clone(),
+            item: decision.item.clone(),
+            url: decision.url.clone(),
+        };
+        let mut decided = self.act_on(delivery, decision);
+        decided.about.push(about);
+        decided
+    }
+
+    fn act_on(&self, delivery: &StoredDelivery, decision: Decision) -> Decided {
         let Decision { item, reason, action, .. } = &decision;
         let short = item.as_ref().map(WorkItem::short);
         let (Some(item), Action::Deliver(_) | Action::Start(_) | Action::Close) = (item, action)
@@ -258,6 +258,7 @@ impl Intake {
 /// What was decided about one delivery.
 struct Decided {
     step: Step,
+    about: Vec<About>,
     job: Option<Job>,
     keep: Option<(WorkItem, Decision)>,
 }
@@ -270,7 +271,7 @@ impl Decided {
         detail: Option<String>,
     ) -> Self {
         let step = Step { delivery: delivery.id.clone(), state, reason, detail, route: None };
-        Self { step, job: None, keep: None }
+        Self { step, about: Vec::new(), job: None, keep: None }
     }
 
     fn unreadable(delivery: &StoredDelivery, why: &str) -> Self {
@@ -290,6 +291,6 @@ impl Decided {
             detail: Some(route.item.short()),
             route: Some(route),
         };
-        Self { step, job: Some(job), keep: None }
+        Self { step, about: Vec::new(), job: Some(job), keep: None }
     }
 }

@@ -67,3 +67,245 @@ pub async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
+
+/// A project with a configuration, a private tmux server, and a receiver that
+/// runs as a process of its own.
+pub struct World {
+    pub tmux: TmuxServer,
+    pub home: PathBuf,
+    pub project: PathBuf,
+    receiver: Option<Receiver>,
+}
+
+struct Receiver {
+    child: std::process::Child,
+    url: String,
+}
+
+pub const SECRET: &str = "a secret of the tests";
+
+impl World {
+    /// A world whose configuration is the usual one with `changes` below
+    /// `routing:`.
+    pub fn new(changes: &str) -> Self {
+        let tmux = TmuxServer::new();
+        let home = tmux.dir.path().join("h");
+        let project = home.join("project");
+        std::fs::create_dir_all(project.join(".the-loop")).unwrap();
+        let world = Self { tmux, home, project, receiver: None };
+        world.configure(changes, "");
+        world
+    }
+
+    /// Writes the configuration.
+    pub fn configure(&self, routing: &str, rest: &str) {
+        let socket = self.tmux.socket.display();
+        let indented: String = routing.lines().map(|line| format!("  {line}\n")).collect();
+        let text = format!(
+            "routing:\n  runner: tmux\n  spawnOnUnmatched: labeled\n  \
+             autoExecuteLabel: go\n  authorizedUsers: [alice]\n{indented}  \
+             tmux:\n    socket: {socket}\n    readyTimeoutSeconds: 20\n\
+             webhooks:\n  ghWebhook:\n    port: 0\n{rest}"
+        );
+        std::fs::write(self.config(), text).unwrap();
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.project.join(".the-loop/config.yaml")
+    }
+
+    /// A command line of the program in this world.
+    pub fn command(&self, args: &[&str]) -> std::process::Command {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_the-loop"));
+        command
+            .args(args)
+            .env_clear()
+            .env("HOME", &self.home)
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("LANG", "C.UTF-8")
+            .env("TERM", "xterm-256color")
+            .env("SHELL", "/bin/sh")
+            .env("COLUMNS", "80")
+            .env("THE_LOOP_GH_WEBHOOK_SECRET", SECRET)
+            .current_dir(&self.project)
+            .stdin(std::process::Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end: exit code, standard output, standard error.
+    pub fn run(&self, args: &[&str]) -> (i32, String, String) {
+        let output = self.command(args).output().unwrap();
+        (
+            output.status.code().unwrap_or(-1),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    }
+
+    /// Starts the receiver and waits until it answers.
+    pub async fn start(&mut self) {
+        let log = self.home.join("receiver.log");
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        let child = self
+            .command(&["gh-webhook", "start"])
+            .stdout(std::process::Stdio::null())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        let mut child = child;
+        let pid = child.id();
+        let url = eventually("the receiver answers", async || {
+            if let Some(status) = child.try_wait().unwrap() {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                panic!("the receiver ended with {status}: {said}");
+            }
+            let (_, out, _) = self.run(&["gh-webhook", "status", "--json"]);
+            let status: serde_json::Value = serde_json::from_str(&out).ok()?;
+            (status["pid"] == pid).then(|| status["url"].as_str().unwrap().to_owned())
+        })
+        .await;
+        self.receiver = Some(Receiver { child, url });
+    }
+
+    /// Ends the receiver with a signal and waits until it is gone.
+    pub fn end(&mut self, signal: rustix::process::Signal) -> std::process::ExitStatus {
+        let mut receiver = self.receiver.take().unwrap();
+        let pid = rustix::process::Pid::from_child(&receiver.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        receiver.child.wait().unwrap()
+    }
+
+    /// The address and the path that deliveries are posted to.
+    pub fn url(&self) -> &str {
+        &self.receiver.as_ref().unwrap().url
+    }
+
+    /// Posts a signed delivery and gives the status code.
+    pub async fn post(&self, id: &str, event: &str, body: &serde_json::Value) -> u16 {
+        post(self.url(), id, event, serde_json::to_vec(body).unwrap()).await
+    }
+
+    /// The prompts that a session's agent said it took, in order.
+    pub fn taken(&self, slug: &str) -> Vec<String> {
+        let dir = self.state_dir().join("spool").join(slug);
+        let entries = the_loop::state::spool::read_after(&dir, None).unwrap_or_default();
+        let prompts = entries.into_iter().filter(|entry| {
+            entry.raw["hook_event_name"] == "UserPromptSubmit"
+        });
+        prompts.map(|entry| entry.raw["prompt"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The directory that holds the inbox of this world.
+    pub fn state_dir(&self) -> PathBuf {
+        let root = self.home.join(".local/state/the-loop");
+        let mut dirs = std::fs::read_dir(root).unwrap();
+        dirs.next().unwrap().unwrap().path()
+    }
+
+    /// Waits until a delivery stands where it is expected to; gives its events.
+    pub async fn reaches(&self, id: &str, state: &str) -> String {
+        eventually(&format!("{id} is {state}"), async || {
+            let (_, out, _) = self.run(&["events", id, "--json"]);
+            let value: serde_json::Value = serde_json::from_str(&out).ok()?;
+            (value["delivery"]["state"] == state).then_some(out)
+        })
+        .await
+    }
+
+    /// The names of the live tmux sessions.
+    pub fn sessions(&self) -> Vec<String> {
+        let out = self.tmux.run(&["list-sessions", "-F", "#{session_name}"]);
+        out.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.child.kill().unwrap();
+            receiver.child.wait().unwrap();
+        }
+    }
+}
+
+/// The signature of a body under the tests' secret.
+pub fn sign(body: &[u8]) -> String {
+    use hmac::{KeyInit, Mac};
+    let mut mac = hmac::Hmac::<sha2::Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
+    mac.update(body);
+    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+}
+
+/// Posts a signed body to a URL of loopback and gives the status code.
+pub async fn post(url: &str, id: &str, event: &str, body: Vec<u8>) -> u16 {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let rest = url.strip_prefix("http://").unwrap();
+    let (address, path) = rest.split_at(rest.find('/').unwrap());
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nx-github-event: {event}\r\n\
+         x-github-delivery: {id}\r\nx-hub-signature-256: {}\r\n\r\n",
+        body.len(),
+        sign(&body)
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&body).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// Deliveries as GitHub makes them, with no more in them than is needed.
+pub mod payload {
+    use serde_json::{Value, json};
+
+    pub fn user(login: &str) -> Value {
+        json!({ "login": login, "type": "User" })
+    }
+
+    fn repository(name: &str) -> Value {
+        let (owner, repo) = name.split_once('/').unwrap();
+        json!({
+            "name": repo, "full_name": name, "owner": user(owner),
+            "html_url": format!("https://github.com/{name}"),
+        })
+    }
+
+    fn issue(repo: &str, number: u64, author: &str, labels: &[&str]) -> Value {
+        let labels: Vec<_> = labels.iter().map(|name| json!({ "name": name })).collect();
+        json!({
+            "number": number, "title": format!("Issue {number}"), "body": "Please do it.",
+            "html_url": format!("https://github.com/{repo}/issues/{number}"),
+            "user": user(author), "labels": labels, "state": "open",
+        })
+    }
+
+    /// `sender` puts the label `go` on an issue of alice's.
+    pub fn labeled(repo: &str, number: u64, sender: &str) -> Value {
+        json!({
+            "action": "labeled", "label": { "name": "go" }, "sender": user(sender),
+            "issue": issue(repo, number, "alice", &["go"]), "repository": repository(repo),
+        })
+    }
+
+    /// `author` comments on an issue.
+    pub fn comment(repo: &str, number: u64, author: &str, text: &str) -> Value {
+        json!({
+            "action": "created", "sender": user(author), "repository": repository(repo),
+            "issue": issue(repo, number, "alice", &["go"]),
+            "comment": {
+                "id": 1, "user": user(author), "body": text,
+                "html_url": format!("https://github.com/{repo}/issues/{number}#issuecomment-1"),
+            },
+        })
+    }
+
+    /// `sender` closes an issue.
+    pub fn closed(repo: &str, number: u64, sender: &str) -> Value {
+        json!({
+            "action": "closed", "sender": user(sender), "repository": repository(repo),
+            "issue": issue(repo, number, "alice", &["go"]),
+        })
+    }
+}

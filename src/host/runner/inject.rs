@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -17,9 +18,8 @@ use crate::core::inject::{
 use crate::core::outcome::{Reason, State};
 use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery, Step};
-use crate::state::spool;
 
-use super::SignalLog;
+use super::signals::{SignalLog, news};
 
 /// How long a signal that was on its way when the agent ended may take.
 const LATE_SIGNAL: Duration = Duration::from_millis(300);
@@ -33,7 +33,7 @@ pub(super) struct Injector<'a> {
     pub(super) pane: &'a Pane,
     pub(super) harness: Harness,
     pub(super) inbox: &'a Inbox,
-    pub(super) watcher: &'a spool::Watcher,
+    pub(super) news: Option<watch::Receiver<u64>>,
     pub(super) signals: &'a mut SignalLog,
     pub(super) delivery: &'a QueuedDelivery,
 }
@@ -113,7 +113,7 @@ impl Injector<'_> {
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = self.watcher.changed(&self.delivery.slug) => {}
+                () = news(&mut self.news) => {}
                 () = call_off.cancelled(), if called_off_at.is_none() => {}
             }
         }

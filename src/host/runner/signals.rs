@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use crate::base::ids::{HarnessSessionId, Marker};
 use crate::core::harness::{Harness, Signal};
@@ -151,4 +152,16 @@ fn markers(text: &str) -> impl Iterator<Item = &str> {
         let marker = text.get(at + BEFORE.len()..at + BEFORE.len() + 32)?;
         marker.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(marker)
     })
+}
+
+/// Waits until the agent says something. Without a watch it waits for ever, and
+/// the caller looks at its own pace.
+pub(super) async fn news(watch: &mut Option<watch::Receiver<u64>>) {
+    match watch {
+        Some(receiver) if receiver.changed().await.is_ok() => {}
+        _ => {
+            *watch = None;
+            std::future::pending().await
+        }
+    }
 }

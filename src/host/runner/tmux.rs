@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::Clock;
@@ -28,8 +29,8 @@ use crate::state::paths::StatePaths;
 use crate::state::registry::{Registry, SessionRecord};
 use crate::state::spool;
 
-use super::SignalLog;
 use super::inject::Injector;
+use super::signals::{SignalLog, news};
 
 /// How often a starting agent is looked at while no signal comes.
 const LOOK_STARTING: Duration = Duration::from_millis(100);
@@ -233,6 +234,7 @@ impl TmuxRunner {
         let limit = Duration::from_secs(self.parts.routing.tmux.ready_timeout_seconds.into());
         let deadline = tokio::time::Instant::now() + limit;
         let mut signals = live.signals.lock().await;
+        let mut told = self.news(slug);
         loop {
             if let Err(error) = signals.refresh() {
                 tracing::warn!(%slug, %error, "could not read the spool");
@@ -257,9 +259,17 @@ impl TmuxRunner {
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_STARTING) => {}
-                () = self.parts.watcher.changed(slug) => {}
+                () = news(&mut told) => {}
             }
         }
+    }
+
+    fn news(&self, slug: &Slug) -> Option<watch::Receiver<u64>> {
+        self.parts
+            .watcher
+            .subscribe(slug)
+            .inspect_err(|error| tracing::warn!(%slug, %error, "could not watch the spool"))
+            .ok()
     }
 
     async fn last_words(&self, pane: &Pane) -> String {
@@ -295,7 +305,7 @@ impl TmuxRunner {
             pane: &live.pane,
             harness: live.harness,
             inbox: &self.parts.inbox,
-            watcher: &self.parts.watcher,
+            news: self.news(slug),
             signals: &mut signals,
             delivery: &delivery,
         }
