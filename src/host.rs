@@ -1,1 +1,3 @@
-//! host
+//! Acts on this machine.
+
+pub mod demo_agent;
