@@ -1,5 +1,7 @@
-//! Acting on this machine: tmux, the runners, the dispatcher's driver.
+//! Acting on this machine: tmux, the runners, the dispatcher's driver, and the
+//! agent of the demo.
 
+pub mod demo_agent;
 pub mod dispatch;
 pub mod runner;
 pub mod tmux;
