@@ -5,6 +5,8 @@
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
 
+mod events;
 mod inbox;
+mod receiver;
 mod support;
 mod tidy;
