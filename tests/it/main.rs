@@ -7,7 +7,9 @@
 )]
 
 mod config;
+mod events;
 mod inbox;
+mod receiver;
 mod support;
 mod tidy;
 mod tmux;

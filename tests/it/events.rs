@@ -1,0 +1,143 @@
+//! `the-loop events`, run as people run it.
+
+use std::path::Path;
+
+use the_loop::base::clock::Clock;
+use the_loop::base::ids::WorkItem;
+use the_loop::core::outcome::{Reason, State};
+use the_loop::state::inbox::{About, DeliveryKind, Inbox, NewDelivery, Step};
+
+const PAGE: &str = "https://github.com/octo/repo/issues/12#issuecomment-1";
+
+fn events(home: &Path, args: &[&str]) -> (i32, String, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_the-loop"))
+        .arg("events")
+        .args(args)
+        .env_clear()
+        .env("THE_LOOP_HOME", home)
+        .env("HOME", home)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// An inbox that stays open, as the daemon keeps it.
+async fn filled(home: &Path) -> Inbox {
+    std::fs::create_dir_all(home.join("state")).unwrap();
+    let clock = Clock::manual("2026-11-29T12:00:00Z".parse().unwrap());
+    let inbox = Inbox::open(&home.join("state/inbox.db"), clock).unwrap();
+    for (id, event) in [("aaaa-1", "issue_comment"), ("bbbb-2", "ping"), ("cccc-3", "issues")] {
+        let (id, event) = (id.parse().unwrap(), event.to_owned());
+        let new = NewDelivery { id, event, body: b"{}".to_vec(), kind: DeliveryKind::Github };
+        inbox.accept(new).await.unwrap();
+    }
+    let step = |id: &str, state, reason, detail: Option<&str>| Step {
+        delivery: id.parse().unwrap(),
+        state,
+        reason,
+        detail: detail.map(str::to_owned),
+        route: None,
+    };
+    let about = About {
+        delivery: "aaaa-1".parse().unwrap(),
+        item: Some("octo/repo#12".parse::<WorkItem>().unwrap()),
+        url: Some(PAGE.to_owned()),
+    };
+    inbox
+        .record_about(
+            vec![
+                step("aaaa-1", State::Ignored, Reason::SenderNotAuthorized, Some("mallory")),
+                step("bbbb-2", State::Done, Reason::Ping, None),
+                step("cccc-3", State::Failed, Reason::StartFailed, Some("no such\x1b[2J file")),
+            ],
+            vec![about],
+        )
+        .await
+        .unwrap();
+    inbox
+}
+
+#[tokio::test]
+async fn the_reason_why_nothing_happened_is_found_by_id_item_and_page() {
+    let home = tempfile::tempdir().unwrap();
+    let _inbox = filled(home.path()).await;
+    let history = "\
+delivery  aaaa-1
+event     issue_comment
+item      octo/repo#12
+page      https://github.com/octo/repo/issues/12#issuecomment-1
+2026-11-29 12:00:00Z  received   stored
+  Stored before it was answered.
+2026-11-29 12:00:00Z  ignored    sender-not-authorized
+  The sender is not in `routing.authorizedUsers`.
+  mallory
+";
+    for id in ["aaaa-1", "octo/repo#12", "Octo/Repo#12", "octo+repo+12", PAGE] {
+        assert_eq!(events(home.path(), &[id]), (0, history.to_owned(), String::new()), "{id}");
+    }
+    let (code, out, err) =
+        events(home.path(), &["https://github.com/octo/repo/issues/12#issuecomment-9"]);
+    assert_eq!((code, out.as_str()), (0, history));
+    assert!(err.contains("these are of octo/repo#12"), "{err}");
+}
+
+#[tokio::test]
+async fn the_latest_come_last_and_the_failed_ones_alone_when_asked() {
+    let home = tempfile::tempdir().unwrap();
+    let _inbox = filled(home.path()).await;
+    let (code, out, _) = events(home.path(), &["--limit", "2"]);
+    let list = "\
+2026-11-29 12:00:00Z  done       ping
+  bbbb-2  ping
+2026-11-29 12:00:00Z  failed     start-failed
+  cccc-3  issues
+";
+    assert_eq!((code, out.as_str()), (0, list));
+    let (code, out, _) = events(home.path(), &["--failed"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("cccc-3") && !out.contains("bbbb-2"), "{out}");
+    let (_, out, _) = events(home.path(), &["cccc-3"]);
+    assert!(out.contains("  no such\\x1b[2J file\n"), "{out}");
+}
+
+#[tokio::test]
+async fn json_has_the_same_and_a_schema_number() {
+    let home = tempfile::tempdir().unwrap();
+    let _inbox = filled(home.path()).await;
+    let (code, out, _) = events(home.path(), &["aaaa-1", "--json"]);
+    assert_eq!(code, 0);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["schema"], 1);
+    let delivery = &json["deliveries"][0];
+    assert_eq!(delivery["item"], "github:octo/repo#12");
+    assert_eq!(delivery["receivedAt"], "2026-11-29T12:00:00Z");
+    assert_eq!(delivery["steps"][1]["reason"], "sender-not-authorized");
+    assert_eq!(delivery["steps"][1]["detail"], "mallory");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said() {
+    let home = tempfile::tempdir().unwrap();
+    let (code, out, err) = events(home.path(), &[]);
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert!(err.contains("nothing was received yet"), "{err}");
+    let (code, out, _) = events(home.path(), &["--json"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("\"deliveries\": []"), "{out}");
+    assert_eq!(events(home.path(), &["aaaa-1"]).0, 1);
+    assert_eq!(events(home.path(), &["no such thing"]).0, 2);
+    // Looking makes nothing.
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+
+    let _inbox = filled(home.path()).await;
+    let (code, _, err) = events(home.path(), &["dddd-4"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("`dddd-4`") && err.contains("hint: "), "{err}");
+    let other = tempfile::tempdir().unwrap();
+    std::fs::create_dir(other.path().join("state")).unwrap();
+    std::fs::write(other.path().join("state/inbox.db"), "junk").unwrap();
+    let (code, _, err) = events(other.path(), &[]);
+    assert_eq!(code, 1);
+    assert!(err.contains("is not an inbox"), "{err}");
+}
