@@ -1,2 +1,113 @@
-//! Doctor (temporary).
+//! The doctor: finds every tool that the program runs, checks it by running it,
+//! says what is missing and how to get it here, and installs pinned builds.
+//!
+//! It is the only maker of command lines: whoever runs tmux, ttyd, git or an
+//! agent holds a [`tool::Tool`] out of a [`Report`]. `gh-webhook start`, the
+//! demo and `the-loop doctor` call [`examine`]. It knows nothing of sessions,
+//! deliveries or how its report is shown.
+
+pub mod check;
+pub mod finding;
+pub mod host;
+pub mod install;
+mod probe;
+mod program;
+pub mod report;
+pub mod resolve;
 pub mod tool;
+pub mod trouble;
+
+use crate::base::dirs::Dirs;
+use crate::base::env::Env;
+use crate::core::config::{HarnessName, RunnerKind, Tools};
+use crate::core::platform::Host;
+
+pub use finding::{Finding, Severity};
+pub use report::Report;
+pub use tool::{Origin, Tool, ToolId};
+
+/// What is enabled, which decides what is checked and how severe a fault is.
+/// The default is nothing in particular: a look at the host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// How sessions are hosted.
+    pub runner: Option<RunnerKind>,
+    /// The agent that sessions run.
+    pub harness: Option<HarnessName>,
+    /// Whether the web terminal is on.
+    pub web: bool,
+}
+
+impl Needs {
+    /// Whether nothing works without this tool.
+    pub fn requires(&self, id: ToolId) -> bool {
+        match id {
+            // The web terminal serves `tmux attach`.
+            ToolId::Tmux => self.runner == Some(RunnerKind::Tmux) || self.web,
+            ToolId::Ttyd => self.web,
+            ToolId::Git => false,
+            ToolId::Claude => self.harness == Some(HarnessName::Claude),
+        }
+    }
+
+    /// How severe it is when this tool is missing or broken.
+    pub fn severity(&self, id: ToolId) -> Severity {
+        match id {
+            _ if self.requires(id) => Severity::Error,
+            ToolId::Git => Severity::Warning,
+            ToolId::Claude if self.harness.is_none() => Severity::Warning,
+            _ => Severity::Note,
+        }
+    }
+}
+
+/// Finds and probes every tool, all at the same time, each with a deadline.
+pub async fn examine(env: &Env, dirs: &Dirs, tools: &Tools, needs: &Needs) -> Report {
+    examine_on(host::gather(env).await, env, dirs, tools, needs).await
+}
+
+/// Like [`examine`], on a machine that is given: its guidance is that machine's.
+pub async fn examine_on(
+    host: Host,
+    env: &Env,
+    dirs: &Dirs,
+    tools: &Tools,
+    needs: &Needs,
+) -> Report {
+    let search = resolve::Search { env, dirs, tools };
+    let (tmux, ttyd, git, claude) = tokio::join!(
+        search.resolve(ToolId::Tmux),
+        search.resolve(ToolId::Ttyd),
+        search.resolve(ToolId::Git),
+        search.resolve(ToolId::Claude),
+    );
+    let resolutions = vec![tmux, ttyd, git, claude];
+    let findings = resolutions
+        .iter()
+        .flat_map(|resolution| check::findings(resolution, &host, needs))
+        .collect();
+    Report::new(host, resolutions, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Severity::{Error, Note, Warning};
+    use super::*;
+
+    #[test]
+    fn what_is_enabled_decides_how_severe_a_missing_tool_is() {
+        let needs = |runner, harness, web| Needs { runner, harness, web };
+        let (tmux, process) = (Some(RunnerKind::Tmux), Some(RunnerKind::Process));
+        let (claude, demo) = (Some(HarnessName::Claude), Some(HarnessName::Demo));
+        for (needs, expected) in [
+            (needs(None, None, false), [Note, Note, Warning, Warning]),
+            (needs(process, claude, false), [Note, Note, Warning, Error]),
+            (needs(process, demo, false), [Note, Note, Warning, Note]),
+            (needs(tmux, demo, false), [Error, Note, Warning, Note]),
+            (needs(process, demo, true), [Error, Error, Warning, Note]),
+        ] {
+            let severities = ToolId::ALL.map(|id| needs.severity(id));
+            assert_eq!(severities, expected, "{needs:?}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Which command installs a tool on this machine, and never one that does not
+//! exist here.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Host, Os, PackageManager, Privilege, ToolData};
+
+/// One line of a tool's guidance. It fits when everything that it names is so.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rule {
+    /// The system.
+    os: Option<Os>,
+    /// A package manager that is here: the system's own, or `npm`.
+    manager: Option<PackageManager>,
+    /// The distribution is one of these, itself and not by descent.
+    #[serde(default)]
+    distros: Vec<String>,
+    /// The distribution's release is below this one.
+    below: Option<String>,
+    /// What to type.
+    command: Option<String>,
+    /// Whether the command needs root.
+    #[serde(default)]
+    root: bool,
+    /// Whether this program's own install is the advice.
+    #[serde(default)]
+    managed: bool,
+    /// What a person must know.
+    note: Option<String>,
+}
+
+impl Rule {
+    fn fits(&self, host: &Host) -> bool {
+        let manager_fits = self.manager.is_none_or(|manager| match manager {
+            PackageManager::Npm => host.managers.contains(&manager),
+            _ => host.managers.first() == Some(&manager),
+        });
+        let distro = host.distro.as_ref();
+        let distro_fits =
+            self.distros.is_empty() || distro.is_some_and(|own| self.distros.contains(&own.id));
+        let release_fits = self
+            .below
+            .as_deref()
+            .is_none_or(|release| distro.is_some_and(|own| own.is_below(release)));
+        self.os.is_none_or(|os| os == host.os) && manager_fits && distro_fits && release_fits
+    }
+}
+
+/// What to do about a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Remedy {
+    /// Commands that can be pasted; any one of them does.
+    pub commands: Vec<String>,
+    /// What a person must know or do.
+    pub note: Option<String>,
+}
+
+impl Remedy {
+    /// One command.
+    pub fn command(text: impl Into<String>) -> Self {
+        Self { commands: vec![text.into()], note: None }
+    }
+
+    /// Only words.
+    pub fn note(text: impl Into<String>) -> Self {
+        Self { commands: Vec::new(), note: Some(text.into()) }
+    }
+}
+
+/// How to get a tool on this machine: the system's own command first, then this
+/// program's install where a pinned build fits.
+pub fn remedy_for(data: &ToolData, host: &Host) -> Remedy {
+    let rule = data.guidance.iter().find(|rule| rule.fits(host));
+    let mut remedy = Remedy { commands: Vec::new(), note: rule.and_then(|rule| rule.note.clone()) };
+    if let Some(command) = rule.and_then(|rule| rule.command.as_deref()) {
+        let needs_root = rule.is_some_and(|rule| rule.root);
+        remedy.commands.push(if needs_root { as_root(command, host) } else { command.to_owned() });
+    }
+    match data.pin_for(host, None) {
+        Ok(_) => remedy.commands.push(format!("the-loop doctor --install {}", data.tool)),
+        Err(no_pin) if rule.is_none_or(|rule| rule.managed) => {
+            remedy.note = Some(format!("{no_pin}: see {}", data.homepage));
+        }
+        Err(_) => {}
+    }
+    remedy
+}
+
+fn as_root(command: &str, host: &Host) -> String {
+    match host.privilege {
+        Privilege::Root => command.to_owned(),
+        Privilege::Sudo => format!("sudo {command}"),
+        Privilege::Doas => format!("doas {command}"),
+        Privilege::Su => format!("su -c '{command}'"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Facts, tool_data};
+    use super::*;
+
+    struct Case {
+        name: &'static str,
+        facts: Facts,
+        tmux: &'static [&'static str],
+        ttyd: &'static [&'static str],
+        git: &'static [&'static str],
+    }
+
+    fn linux(os_release: &str, programs: &[&str]) -> Facts {
+        Facts {
+            system: "Linux".into(),
+            machine: "x86_64".into(),
+            os_release: Some(os_release.replace(' ', "\n")),
+            programs: programs.iter().map(ToString::to_string).collect(),
+            ..Facts::default()
+        }
+    }
+
+    fn macos(version: &str, programs: &[&str]) -> Facts {
+        Facts {
+            system: "Darwin".into(),
+            machine: "arm64".into(),
+            macos_version: Some(version.into()),
+            programs: programs.iter().map(ToString::to_string).collect(),
+            ..Facts::default()
+        }
+    }
+
+    const TMUX: &str = "the-loop doctor --install tmux";
+    const TTYD: &str = "the-loop doctor --install ttyd";
+
+    #[test]
+    fn the_advice_exists_on_the_platform() {
+        let cases = [
+            Case {
+                name: "Debian 12",
+                facts: linux("ID=debian VERSION_ID=12", &["apt", "sudo"]),
+                tmux: &["sudo apt install tmux", TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Debian 11",
+                facts: linux("ID=debian VERSION_ID=11", &["apt", "sudo"]),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Debian testing, as root",
+                facts: Facts { is_root: true, ..linux("ID=debian", &["apt"]) },
+                tmux: &["apt install tmux", TMUX],
+                ttyd: &["apt install ttyd", TTYD],
+                git: &["apt install git"],
+            },
+            Case {
+                name: "Ubuntu 22.04",
+                facts: linux("ID=ubuntu ID_LIKE=debian VERSION_ID=22.04", &["apt", "sudo"]),
+                tmux: &["sudo apt install tmux", TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Ubuntu 20.04",
+                facts: linux("ID=ubuntu ID_LIKE=debian VERSION_ID=20.04", &["apt", "sudo"]),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Fedora",
+                facts: linux("ID=fedora VERSION_ID=42", &["dnf", "sudo"]),
+                tmux: &["sudo dnf install tmux", TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo dnf install git"],
+            },
+            Case {
+                name: "Rocky 8",
+                facts: linux("ID=rocky VERSION_ID=8.10", &["dnf", "sudo"]),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo dnf install git"],
+            },
+            Case {
+                name: "openSUSE",
+                facts: linux("ID=opensuse-tumbleweed ID_LIKE=suse", &["zypper", "sudo"]),
+                tmux: &["sudo zypper install tmux", TMUX],
+                ttyd: &["sudo zypper install ttyd", TTYD],
+                git: &["sudo zypper install git"],
+            },
+            Case {
+                name: "Arch",
+                facts: linux("ID=arch", &["pacman", "sudo"]),
+                tmux: &["sudo pacman -S tmux", TMUX],
+                ttyd: &["sudo pacman -S ttyd", TTYD],
+                git: &["sudo pacman -S git"],
+            },
+            Case {
+                name: "Alpine with doas",
+                facts: linux("ID=alpine VERSION_ID=3.22", &["apk", "doas"]),
+                tmux: &["doas apk add tmux", TMUX],
+                ttyd: &["doas apk add ttyd", TTYD],
+                git: &["doas apk add git"],
+            },
+            Case {
+                name: "NixOS",
+                facts: linux("ID=nixos VERSION_ID=25.05", &["nix-env", "sudo"]),
+                tmux: &["nix-env -iA nixos.tmux", TMUX],
+                ttyd: &["nix-env -iA nixos.ttyd", TTYD],
+                git: &["nix-env -iA nixos.git"],
+            },
+            Case {
+                name: "Debian without sudo",
+                facts: linux("ID=debian VERSION_ID=12", &["apt"]),
+                tmux: &["su -c 'apt install tmux'", TMUX],
+                ttyd: &[TTYD],
+                git: &["su -c 'apt install git'"],
+            },
+            Case {
+                name: "no package manager",
+                facts: linux("ID=distroless", &[]),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &[],
+            },
+            Case {
+                name: "macOS 15 with Homebrew",
+                facts: macos("15.1", &["brew"]),
+                tmux: &["brew install tmux", TMUX],
+                ttyd: &["brew install ttyd"],
+                git: &["brew install git"],
+            },
+            Case {
+                name: "macOS 14 without Homebrew",
+                facts: macos("14.6", &[]),
+                tmux: &[],
+                ttyd: &[],
+                git: &["xcode-select --install"],
+            },
+        ];
+        for case in cases {
+            let host = Host::from_facts(&case.facts);
+            for (tool, expected) in [("tmux", case.tmux), ("ttyd", case.ttyd), ("git", case.git)] {
+                let remedy = remedy_for(tool_data(tool).unwrap(), &host);
+                assert_eq!(remedy.commands, expected, "{tool} on {}", case.name);
+                let helpless = remedy.commands.is_empty() && remedy.note.is_none();
+                assert!(!helpless, "{tool} on {}: nothing is said", case.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_npm_is_said() {
+        let claude = tool_data("claude").unwrap();
+        let remedy = |programs: &[&str]| {
+            remedy_for(claude, &Host::from_facts(&linux("ID=debian", programs)))
+        };
+        let command = "npm install -g @anthropic-ai/claude-code";
+        assert_eq!(remedy(&["apt", "npm"]), Remedy::command(command));
+        let without = remedy(&["apt"]);
+        assert_eq!(without.commands, [command]);
+        assert!(without.note.unwrap().contains("Node.js"));
+    }
+}

@@ -1,0 +1,131 @@
+//! What a resolution means for a person: findings with evidence and a remedy for
+//! this platform.
+
+use super::Needs;
+use super::finding::{Finding, Severity};
+use super::resolve::{Lost, Resolution};
+use super::tool::{Origin, Tool, ToolId};
+use super::trouble::Trouble;
+use crate::base::process::shell_word;
+use crate::base::text::visible;
+use crate::core::platform::{Host, Remedy, remedy_for};
+
+/// The findings about one tool.
+pub(super) fn findings(resolution: &Resolution, host: &Host, needs: &Needs) -> Vec<Finding> {
+    match &resolution.chosen {
+        Some(tool) => about_chosen(resolution, tool, host, needs),
+        None => vec![about_none(resolution, host, needs)],
+    }
+}
+
+fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs) -> Vec<Finding> {
+    let id = resolution.id;
+    let data = id.data();
+    let path = visible(&tool.path().to_string_lossy());
+    let version = tool.version();
+    let told = version.map(|version| format!(" {version}")).unwrap_or_default();
+    let mut findings = vec![Finding {
+        id: format!("{}.found", id.as_str()),
+        severity: Severity::Ok,
+        checked: true,
+        what: format!("{}{told}, {}: {path}", id.as_str(), tool.origin().as_str()),
+        evidence: resolution.lost.iter().map(evidence).collect(),
+        remedy: None,
+    }];
+    if let (Some(version), Some(recommended)) = (version, data.recommended())
+        && *version < recommended
+    {
+        findings.push(Finding {
+            id: format!("{}.version", id.as_str()),
+            severity: if needs.requires(id) { Severity::Warning } else { Severity::Note },
+            checked: true,
+            what: format!("{}{told} works; {recommended} or newer is better", id.as_str()),
+            evidence: vec![path.clone()],
+            remedy: Some(remedy_for(data, host)),
+        });
+    }
+    for defect in version.into_iter().flat_map(|version| data.defects_of(version)) {
+        findings.push(Finding {
+            id: format!("{}.defects", id.as_str()),
+            severity: Severity::Note,
+            checked: true,
+            what: format!("{}{told}: {}", id.as_str(), defect.text),
+            evidence: vec!["the-loop never does that; a tmux.conf might".to_owned()],
+            remedy: None,
+        });
+    }
+    findings.extend(resolution.unchecked.iter().map(|unchecked| Finding {
+        id: format!("{}.{}", id.as_str(), unchecked.check),
+        severity: Severity::Warning,
+        checked: false,
+        what: format!("could not try {}: {}", id.as_str(), unchecked.why),
+        evidence: vec![path.clone()],
+        remedy: Some(Remedy::note("set TMPDIR to a directory that you can write to")),
+    }));
+    findings
+}
+
+fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
+    let id = resolution.id;
+    let name = id.as_str();
+    let Some(first) = resolution.lost.first() else {
+        return Finding {
+            id: format!("{name}.found"),
+            severity: needs.severity(id),
+            checked: true,
+            what: format!("{name} was not found"),
+            evidence: vec![
+                "not in any absolute directory of PATH, and not installed by \
+                            the-loop"
+                    .to_owned(),
+            ],
+            remedy: Some(remedy_for(id.data(), host)),
+        };
+    };
+    let configured = first.origin == Origin::Configured;
+    let path = visible(&first.path.to_string_lossy());
+    let place = if configured { format!("`tools.{name}.path` {path}") } else { path };
+    Finding {
+        id: format!("{name}.{}", first.why.check()),
+        // A path that somebody wrote down is meant; nothing else is taken for it.
+        severity: if configured { Severity::Error } else { needs.severity(id) },
+        checked: true,
+        what: format!("{name}: {place} {}", first.why),
+        evidence: resolution.lost.iter().skip(1).map(evidence).collect(),
+        remedy: Some(remedy_for_trouble(id, first, host)),
+    }
+}
+
+fn evidence(lost: &Lost) -> String {
+    let path = visible(&lost.path.to_string_lossy());
+    format!("{path} ({}) {}", lost.origin.as_str(), lost.why)
+}
+
+fn remedy_for_trouble(id: ToolId, lost: &Lost, host: &Host) -> Remedy {
+    let path = shell_word(&lost.path.to_string_lossy());
+    let name = id.as_str();
+    let configured = lost.origin == Origin::Configured;
+    let mut remedy = match (&lost.why, lost.origin) {
+        (Trouble::NotExecutable, Origin::Managed) => Remedy::default(),
+        (Trouble::NotExecutable, _) => Remedy::command(format!("chmod +x {path}")),
+        _ if configured => Remedy::default(),
+        _ => remedy_for(id.data(), host),
+    };
+    match (&lost.why, lost.origin) {
+        (_, Origin::Managed) => {
+            remedy = Remedy::command(format!("the-loop doctor --install {name}"));
+        }
+        (Trouble::TooOld { .. }, Origin::System) => {
+            // The system's package may be just that old one: ours first.
+            remedy.commands.reverse();
+        }
+        (_, Origin::Configured) => {
+            remedy.note = Some(format!(
+                "correct `tools.{name}.path` in the configuration, or remove it: then {name} is \
+                 looked for"
+            ));
+        }
+        _ => {}
+    }
+    remedy
+}

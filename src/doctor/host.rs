@@ -1,0 +1,57 @@
+//! Gathers the facts about this machine for `core::platform`. Nothing is
+//! concluded here.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fs_err as fs;
+
+use super::program::elf_bits;
+use super::tool::{Origin, Tool};
+use crate::base::env::Env;
+use crate::core::platform::{Facts, Host};
+
+/// How long `sw_vers` may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// This machine.
+pub async fn gather(env: &Env) -> Host {
+    let uname = rustix::system::uname();
+    let text = |field: &std::ffi::CStr| field.to_string_lossy().into_owned();
+    let dirs = env.path_dirs();
+    Host::from_facts(&Facts {
+        system: text(uname.sysname()),
+        machine: text(uname.machine()),
+        kernel: text(uname.release()),
+        userland_bits: userland_bits(),
+        os_release: ["/etc/os-release", "/usr/lib/os-release"]
+            .iter()
+            .find_map(|path| fs::read_to_string(path).ok()),
+        macos_version: macos_version(env).await,
+        present: kept(Facts::ASKED, |path| Path::new(path).exists()),
+        programs: kept(Facts::PROGRAMS, |program| {
+            dirs.iter().map(|dir| dir.join(program)).any(|path: PathBuf| path.is_file())
+        }),
+        is_root: rustix::process::geteuid().is_root(),
+    })
+}
+
+fn kept(names: &[&str], keep: impl Fn(&str) -> bool) -> Vec<String> {
+    names.iter().filter(|name| keep(name)).map(ToString::to_string).collect()
+}
+
+fn userland_bits() -> Option<u8> {
+    let mut head = [0; 5];
+    fs::File::open("/bin/sh").ok()?.read_exact(&mut head).ok()?;
+    elf_bits(&head)
+}
+
+async fn macos_version(env: &Env) -> Option<String> {
+    if !cfg!(target_os = "macos") {
+        return None;
+    }
+    let tool = Tool::candidate("sw_vers", Path::new("/usr/bin/sw_vers"), Origin::System, env);
+    let output = tool.invocation().arg("-productVersion").deadline(DEADLINE).run_ok().await.ok()?;
+    Some(output.stdout_text().trim().to_owned())
+}

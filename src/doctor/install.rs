@@ -1,0 +1,270 @@
+//! Installs a pinned build: fetched, verified, unpacked, probed, active. Each
+//! step is a type that only the step before it can make, so that nothing
+//! unverified is unpacked and nothing untried becomes active.
+//!
+//! Called by `the-loop doctor --install`. It knows nothing of package managers
+//! and never needs root: everything happens below the user's data directory.
+
+mod fetch;
+pub mod source;
+pub mod store;
+mod unpack;
+
+use std::io;
+use std::path::PathBuf;
+
+use fs_err as fs;
+
+use self::fetch::Fetched;
+use self::source::Source;
+use self::store::{Installed, Receipt, Store, WorkDir};
+use super::probe;
+use super::tool::{Origin, Tool, ToolId};
+use super::trouble::Trouble;
+use crate::base::env::Env;
+use crate::base::files::lock::LockError;
+use crate::core::platform::{Pin, Version};
+
+/// The largest file that is fetched or unpacked when its size is not known.
+const SIZE_LIMIT: u64 = 64 * 1024 * 1024;
+
+/// Somebody who is told what is going on.
+pub trait Progress: Sync {
+    /// A step begins, or is waited for.
+    fn say(&self, text: &str);
+}
+
+/// What an install came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// The build.
+    pub installed: Installed,
+    /// Whether it was there, intact, before.
+    pub was_there: bool,
+}
+
+/// Why nothing was installed. What was installed before is untouched.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The folder has no file with the pinned digest.
+    #[error("`{}` has no `{name}`, and no other file with its digest", folder.display())]
+    NotInFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// The name that the build has upstream.
+        name: String,
+    },
+    /// What was fetched is not what is pinned.
+    #[error("`{from}` is not the pinned file: its SHA-256 is {found}, and {expected} is pinned")]
+    WrongDigest {
+        /// The path or URL.
+        from: String,
+        /// The digest of what came.
+        found: String,
+        /// The digest of what should have come.
+        expected: String,
+    },
+    /// What was fetched is larger than it can be.
+    #[error("`{from}` is larger than {limit} bytes")]
+    TooLarge {
+        /// The path or URL.
+        from: String,
+        /// The limit.
+        limit: u64,
+    },
+    /// The mirror or a redirect is not to be trusted with a download.
+    #[error("`{url}` is refused: downloads are https only, and http to this machine itself")]
+    InsecureUrl {
+        /// The URL.
+        url: String,
+    },
+    /// The value of `THE_LOOP_MIRROR` is no URL.
+    #[error("`{value}` in THE_LOOP_MIRROR is not a URL (https://…, file:///…)")]
+    BadMirror {
+        /// The value.
+        value: String,
+    },
+    /// The download failed.
+    #[error("could not download `{url}`")]
+    Download {
+        /// The URL.
+        url: String,
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// The server answered with something else than the file.
+    #[error("`{url}` was answered with status {status}")]
+    Status {
+        /// The URL.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// The archive is not what an archive of this tool is.
+    #[error("the archive `{from}` {why}")]
+    Archive {
+        /// The path or URL.
+        from: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The program was installed and does not work, so it was taken away again.
+    #[error("{tool} {version} from `{from}` {why}")]
+    DoesNotRun {
+        /// The tool.
+        tool: &'static str,
+        /// The version.
+        version: String,
+        /// The path or URL.
+        from: String,
+        /// What it does.
+        why: Box<Trouble>,
+    },
+    /// A file could not be read or written.
+    #[error("could not use `{}`", path.display())]
+    File {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The lock of the tool's folder could not be taken.
+    #[error("could not lock the folder of {tool}")]
+    Lock {
+        /// The tool.
+        tool: &'static str,
+        /// Why.
+        source: LockError,
+    },
+}
+
+/// One install.
+struct Job<'a> {
+    env: &'a Env,
+    id: ToolId,
+    pin: &'a Pin,
+    store: &'a Store,
+    source: &'a Source,
+    work: WorkDir,
+}
+
+/// Installs a build, or finds that it is there already.
+pub async fn install(
+    env: &Env,
+    id: ToolId,
+    pin: &Pin,
+    store: &Store,
+    source: &Source,
+    progress: &dyn Progress,
+) -> Result<Done, InstallError> {
+    if let Some(installed) = store.intact(id, pin) {
+        return Ok(Done { installed, was_there: true });
+    }
+    let lock = store.lock(id, progress).await?;
+    // Another process may have done it while this one waited.
+    if let Some(installed) = store.intact(id, pin) {
+        return Ok(Done { installed, was_there: true });
+    }
+    let work = store.work_dir(id, lock)?;
+    let job = Job { env, id, pin, store, source, work };
+    let fetched = fetch::fetch(&job, progress).await?;
+    let installed = fetched.verify(pin)?.unpack(&job)?.probe(&job).await?.activate(&job)?;
+    Ok(Done { installed, was_there: false })
+}
+
+/// A file whose digest is a pinned one.
+struct Verified {
+    file: PathBuf,
+    from: String,
+    /// Whether it is the program itself although an archive is pinned.
+    is_bare: bool,
+}
+
+/// The program in its place in the work directory, not yet tried.
+struct Unpacked {
+    from: String,
+    binary_sha256: String,
+}
+
+/// The program after it told its version.
+struct Probed {
+    binary_sha256: String,
+}
+
+impl Fetched {
+    /// Compares digests. The program itself is as good as the archive.
+    fn verify(self, pin: &Pin) -> Result<Verified, InstallError> {
+        let is_bare = pin.binary_sha256.as_ref() == Some(&self.sha256);
+        if is_bare || self.sha256 == pin.sha256 {
+            return Ok(Verified { file: self.file, from: self.from, is_bare });
+        }
+        let expected = pin.sha256.clone();
+        Err(InstallError::WrongDigest { from: self.from, found: self.sha256, expected })
+    }
+}
+
+impl Verified {
+    fn unpack(self, job: &Job<'_>) -> Result<Unpacked, InstallError> {
+        job.work.prepare(&job.pin.version)?;
+        let target = job.work.binary(job.id, &job.pin.version);
+        let binary_sha256 = match (&job.pin.member, self.is_bare) {
+            (Some(member), false) => unpack::one_member(&self.file, member, &target, &self.from)?,
+            _ => unpack::bare(&self.file, &target)?,
+        };
+        if let Some(expected) = job.pin.binary_sha256.as_ref().filter(|e| **e != binary_sha256) {
+            let from = format!("the program in {}", self.from);
+            let expected = expected.clone();
+            return Err(InstallError::WrongDigest { from, found: binary_sha256, expected });
+        }
+        Ok(Unpacked { from: self.from, binary_sha256 })
+    }
+}
+
+impl Unpacked {
+    async fn probe(self, job: &Job<'_>) -> Result<Probed, InstallError> {
+        let path = job.work.binary(job.id, &job.pin.version);
+        let tool = Tool::candidate(job.id.as_str(), &path, Origin::Managed, job.env);
+        let why = match probe::version(job.id, &tool).await {
+            Ok(found) if Version::parse(&job.pin.version).as_ref() == Some(&found) => {
+                return Ok(Probed { binary_sha256: self.binary_sha256 });
+            }
+            Ok(found) => Trouble::Misbehaved {
+                probe: "version",
+                what: format!("says that it is version {found}"),
+            },
+            Err(why) => why,
+        };
+        let version = job.pin.version.clone();
+        let (tool, why) = (job.id.as_str(), Box::new(why));
+        Err(InstallError::DoesNotRun { tool, version, from: self.from, why })
+    }
+}
+
+impl Probed {
+    fn activate(self, job: &Job<'_>) -> Result<Installed, InstallError> {
+        let receipt = Receipt {
+            tool: job.id.as_str().to_owned(),
+            version: job.pin.version.clone(),
+            url: job.pin.url.clone(),
+            sha256: job.pin.sha256.clone(),
+            binary_sha256: self.binary_sha256,
+        };
+        job.store.activate(job.id, &receipt, &job.work)
+    }
+}
+
+/// Wraps the error of a file operation.
+fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> InstallError {
+    let path = path.into();
+    move |source| InstallError::File { path, source }
+}
+
+/// The digest of a file, at most `limit` bytes long.
+fn digest_of(path: &std::path::Path, limit: u64) -> io::Result<Option<String>> {
+    let mut sink = fetch::Hashing::new(io::sink(), limit);
+    match io::copy(&mut fs::File::open(path)?, &mut sink) {
+        Ok(_) => Ok(Some(sink.finish().1)),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(None),
+        Err(error) => Err(error),
+    }
+}

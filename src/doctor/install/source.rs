@@ -1,0 +1,112 @@
+//! Where a build comes from: upstream, a mirror of it, or a folder.
+
+use std::path::PathBuf;
+
+use reqwest::Url;
+
+use super::InstallError;
+use crate::base::env::Env;
+use crate::core::platform::Pin;
+
+/// The variable that names a mirror.
+pub const MIRROR: &str = "THE_LOOP_MIRROR";
+
+/// Where builds come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The URL of the pin.
+    Upstream,
+    /// A server that holds upstream's paths below this URL.
+    Mirror(String),
+    /// A folder with the file, under its name or any other.
+    Folder(PathBuf),
+}
+
+impl Source {
+    /// What was asked for: a folder, else the mirror of the environment, else
+    /// upstream.
+    pub fn choose(env: &Env, offline: Option<&std::path::Path>) -> Result<Self, InstallError> {
+        if let Some(folder) = offline {
+            return Ok(Self::Folder(env.cwd().join(folder)));
+        }
+        let Some(mirror) = env.var(MIRROR) else { return Ok(Self::Upstream) };
+        let bad = || InstallError::BadMirror { value: mirror.to_owned() };
+        let url = Url::parse(mirror).map_err(|_| bad())?;
+        match url.scheme() {
+            "file" => url.to_file_path().map(Self::Folder).map_err(|()| bad()),
+            "http" | "https" if is_allowed(&url) => Ok(Self::Mirror(mirror.to_owned())),
+            "http" => Err(InstallError::InsecureUrl { url: mirror.to_owned() }),
+            _ => Err(bad()),
+        }
+    }
+
+    /// The URL that a build is downloaded from; `None` for a folder.
+    pub(super) fn url(&self, pin: &Pin) -> Result<Option<Url>, InstallError> {
+        let bad = |value: &str| InstallError::BadMirror { value: value.to_owned() };
+        let upstream = Url::parse(&pin.url).map_err(|_| bad(&pin.url))?;
+        let url = match self {
+            Self::Upstream => upstream,
+            Self::Mirror(base) => {
+                Url::parse(&format!("{}{}", base.trim_end_matches('/'), upstream.path()))
+                    .map_err(|_| bad(base))?
+            }
+            Self::Folder(_) => return Ok(None),
+        };
+        if is_allowed(&url) {
+            Ok(Some(url))
+        } else {
+            Err(InstallError::InsecureUrl { url: url.to_string() })
+        }
+    }
+}
+
+/// Whether a download may go there: https, or http to this machine itself.
+pub(super) fn is_allowed(url: &Url) -> bool {
+    match url.scheme() {
+        "https" => true,
+        "http" => is_loopback(url),
+        _ => false,
+    }
+}
+
+/// Whether the URL's host is this machine, by number or as `localhost`.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    host == "localhost"
+        || host
+            .trim_matches(['[', ']'])
+            .parse()
+            .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(mirror: &str) -> Result<Source, InstallError> {
+        Source::choose(&Env::fixed([(MIRROR, mirror)], "/here", "/bin/the-loop"), None)
+    }
+
+    #[test]
+    fn http_goes_to_this_machine_only() {
+        for allowed in
+            ["http://127.0.0.1:8000", "http://[::1]/x", "http://localhost", "https://a.b"]
+        {
+            assert_eq!(choose(allowed).unwrap(), Source::Mirror(allowed.to_owned()));
+        }
+        for refused in ["http://a.b", "http://localhost.evil.example", "http://10.0.0.1"] {
+            assert!(matches!(choose(refused), Err(InstallError::InsecureUrl { .. })), "{refused}");
+        }
+        for bad in ["ftp://a.b", "not a url", "/a/path"] {
+            assert!(matches!(choose(bad), Err(InstallError::BadMirror { .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_named_by_a_url_or_a_path() {
+        assert_eq!(choose("file:///a%20b").unwrap(), Source::Folder("/a b".into()));
+        let env = Env::fixed([(MIRROR, "https://a.b")], "/here", "/bin/the-loop");
+        let offline = std::path::Path::new("d");
+        assert_eq!(Source::choose(&env, Some(offline)).unwrap(), Source::Folder("/here/d".into()));
+    }
+}

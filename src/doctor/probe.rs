@@ -1,0 +1,113 @@
+//! Probes run the thing. The first asks for the version; those of tmux and ttyd
+//! then let it do, on a private socket, what it will be needed for.
+
+mod scratch;
+mod tmux;
+mod ttyd;
+
+use std::io;
+use std::time::Duration;
+
+use super::program;
+use super::tool::{Tool, ToolId};
+use super::trouble::Trouble;
+use crate::base::process::{ExecError, Output};
+use crate::base::text::{cap, visible};
+use crate::core::platform::Version;
+
+/// How long a tool may take to tell its version.
+const VERSION_DEADLINE: Duration = Duration::from_secs(5);
+/// The same for an agent, which may be a large script that starts slowly.
+const HARNESS_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a binary that was just written may be held open for writing by a
+/// process that was forked at that moment.
+const BUSY_RETRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// A binary that passed.
+#[derive(Debug)]
+pub(super) struct Passed {
+    /// The binary, with its version.
+    pub(super) tool: Tool,
+    /// What could not be found out, and why.
+    pub(super) unchecked: Vec<Unchecked>,
+}
+
+/// A check that could not be made.
+#[derive(Debug, Clone)]
+pub(super) struct Unchecked {
+    /// The second part of the check's id.
+    pub(super) check: &'static str,
+    /// Why it could not be made.
+    pub(super) why: String,
+}
+
+/// Runs every probe of this tool on a candidate.
+pub(super) async fn probe(id: ToolId, candidate: Tool) -> Result<Passed, Trouble> {
+    let version = version(id, &candidate).await?;
+    if let Some(needed) = id.data().minimum().filter(|needed| version < *needed) {
+        return Err(Trouble::TooOld { found: version, needed });
+    }
+    let tool = candidate.with_version(version);
+    let unchecked = match id {
+        ToolId::Tmux => tmux::probe(&tool).await?,
+        ToolId::Ttyd => ttyd::probe(&tool).await?,
+        ToolId::Git | ToolId::Claude => None,
+    };
+    Ok(Passed { tool, unchecked: unchecked.into_iter().collect() })
+}
+
+/// Asks a binary for its version. Also the last step before an install counts.
+pub(super) async fn version(id: ToolId, tool: &Tool) -> Result<Version, Trouble> {
+    program::inspect(tool.path())?;
+    let (flag, deadline) = match id {
+        ToolId::Tmux => ("-V", VERSION_DEADLINE),
+        ToolId::Ttyd | ToolId::Git => ("--version", VERSION_DEADLINE),
+        ToolId::Claude => ("--version", HARNESS_DEADLINE),
+    };
+    let invocation = tool.invocation().arg(flag).deadline(deadline).output_limit(4096);
+    let mut tries = 0;
+    let output = loop {
+        match invocation.run_ok().await {
+            Err(ExecError::NotStarted { source, .. })
+                if source.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_RETRIES =>
+            {
+                tries += 1;
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            result => break result.map_err(trouble)?,
+        }
+    };
+    let said = output.stdout_text();
+    Version::find(&said).ok_or_else(|| Trouble::NoVersion { said: cap(&visible(said.trim()), 60) })
+}
+
+/// What a failed run says about the binary.
+fn trouble(error: ExecError) -> Trouble {
+    match error {
+        ExecError::NotStarted { source, .. } => match source.kind() {
+            io::ErrorKind::PermissionDenied => Trouble::Denied,
+            // Of a file that is there, this means what would load it.
+            io::ErrorKind::NotFound => Trouble::LoaderMissing { loader: "its loader".into() },
+            _ if source.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+                Trouble::WrongFormat
+            }
+            _ => Trouble::Unreadable { source },
+        },
+        ExecError::TimedOut { command, after } => Trouble::Hung { command, after },
+        ExecError::Failed { ref output, .. } if is_library_missing(output) => {
+            Trouble::LibraryMissing { said: output.complaint() }
+        }
+        ExecError::Failed { .. } => {
+            Trouble::Failed { what: error.to_string().trim_end_matches([':', ' ']).to_owned() }
+        }
+        ExecError::Io { source, .. } => Trouble::Unreadable { source },
+    }
+}
+
+fn is_library_missing(output: &Output) -> bool {
+    let said = String::from_utf8_lossy(&output.stderr);
+    ["error while loading shared libraries", "Error loading shared library", "Library not loaded"]
+        .iter()
+        .any(|text| said.contains(text))
+}

@@ -1,0 +1,125 @@
+//! Lets tmux do what sessions need of it: a private server shows a pane, and a
+//! bracketed paste of awkward bytes arrives in it byte for byte. The user's own
+//! server and configuration are not touched.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fs_err as fs;
+
+use super::Unchecked;
+use super::scratch::{self, Doomed, wait_for};
+use crate::base::process::{ExecError, Invocation};
+use crate::base::text::{cap, visible};
+use crate::doctor::tool::Tool;
+use crate::doctor::trouble::Trouble;
+
+/// How long one command of tmux may take.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(5);
+/// How long the pane may take to be ready, and the paste to arrive.
+const PANE_DEADLINE: Duration = Duration::from_secs(5);
+/// How long the server may take to be gone after it was told to end.
+const END_DEADLINE: Duration = Duration::from_secs(2);
+
+const SOCKET: &str = "s";
+const PANE: &str = "probe:";
+const BUFFER: &str = "the-loop-probe";
+
+/// Asks for bracketed paste, says so, and keeps every byte. `$1` is the file.
+const READER: &str = r#"PATH="$PATH:/usr/bin:/bin"
+stty raw -echo && printf '\033[?2004h' && printf 'reader is ready' && exec cat > "$1""#;
+const READY: &str = "reader is ready";
+
+/// What a careless path would change: a shell mode's mark, tabs, line ends,
+/// characters of two to four bytes, a key's name, spaces at the end.
+const PAYLOAD: &str =
+    "plain\n!echo no\n\ttab\ttab\n/slash\näß 漢字 🦀 e\u{301}\nEnter\n$(x) `y` \\ \"q\" '\n  end  ";
+const PASTE_START: &str = "\x1b[200~";
+const PASTE_END: &str = "\x1b[201~";
+
+/// Probes a tmux. `Ok(Some(_))` when this host gave no room for the probe.
+pub(super) async fn probe(tool: &Tool) -> Result<Option<Unchecked>, Trouble> {
+    let dir = match scratch::dir(tool, SOCKET) {
+        Ok(dir) => dir,
+        Err(why) => return Ok(Some(Unchecked { check: "paste", why })),
+    };
+    let server = Server { tool, dir: dir.path() };
+    let mut doomed = Doomed::new(None);
+    let result = server.paste(&mut doomed).await;
+    // Whatever happened: no server stays behind. One that never started has nobody to tell.
+    let _ = server.command("kill-server").deadline(END_DEADLINE).run().await;
+    doomed.wait(END_DEADLINE).await;
+    result.map(|()| None)
+}
+
+struct Server<'a> {
+    tool: &'a Tool,
+    dir: &'a Path,
+}
+
+impl Server<'_> {
+    fn command(&self, verb: &str) -> Invocation {
+        self.tool
+            .invocation()
+            .arg("-S")
+            .arg(self.dir.join(SOCKET))
+            .args(["-f", "/dev/null", verb])
+            .deadline(COMMAND_DEADLINE)
+    }
+
+    async fn paste(&self, doomed: &mut Doomed) -> Result<(), Trouble> {
+        let got = self.dir.join("got");
+        let started = self
+            .command("new-session")
+            .args(["-d", "-x", "80", "-y", "24", "-s", "probe", "-P", "-F", "#{pid}"])
+            .args(["/bin/sh", "-c", READER, "reader"])
+            .arg(&got)
+            .run_ok()
+            .await
+            .map_err(|error| misbehaved("server", &error))?;
+        *doomed = Doomed::new(started.stdout_text().trim().parse().ok());
+
+        let ready = wait_for(PANE_DEADLINE, async || {
+            let shown = self.command("capture-pane").args(["-p", "-t", PANE]).run_ok().await;
+            shown.ok().filter(|shown| shown.stdout_text().contains(READY)).map(drop)
+        });
+        if ready.await.is_none() {
+            let what = "a program started in a pane of a private server never showed its text";
+            return Err(Trouble::Misbehaved { probe: "pane", what: what.to_owned() });
+        }
+
+        for command in [
+            self.command("load-buffer").args(["-b", BUFFER, "-"]).stdin(PAYLOAD),
+            self.command("paste-buffer").args(["-p", "-r", "-d", "-b", BUFFER, "-t", PANE]),
+        ] {
+            command.run_ok().await.map_err(|error| misbehaved("paste", &error))?;
+        }
+        let expected = format!("{PASTE_START}{PAYLOAD}{PASTE_END}");
+        let arrived = wait_for(PANE_DEADLINE, async || {
+            fs::read(&got).ok().filter(|bytes| bytes.len() >= expected.len())
+        });
+        let arrived = match arrived.await {
+            Some(arrived) => arrived,
+            None => fs::read(&got).unwrap_or_default(),
+        };
+        if arrived == expected.as_bytes() {
+            return Ok(());
+        }
+        let shown = cap(&visible(&String::from_utf8_lossy(&arrived)), 60);
+        Err(Trouble::Misbehaved {
+            probe: "paste",
+            what: format!(
+                "changed a bracketed paste: {} bytes arrived and not {}: `{shown}`",
+                arrived.len(),
+                expected.len()
+            ),
+        })
+    }
+}
+
+fn misbehaved(probe: &'static str, error: &ExecError) -> Trouble {
+    Trouble::Misbehaved {
+        probe,
+        what: format!("did not serve on a private socket: {}", crate::base::failure::chain(error)),
+    }
+}

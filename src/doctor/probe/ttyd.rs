@@ -1,0 +1,71 @@
+//! Lets ttyd do what the web terminal needs of it: serve on a private unix
+//! socket and answer HTTP there. Its log says "listening" also when it is not,
+//! so that only a connection counts.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::Unchecked;
+use super::scratch::{self, Doomed, wait_for};
+use crate::base::text::{cap, visible};
+use crate::doctor::tool::Tool;
+use crate::doctor::trouble::Trouble;
+
+/// How long it may take until it answers.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// How long it may take to be gone after it was told to end.
+const END_DEADLINE: Duration = Duration::from_secs(2);
+
+/// ttyd takes a path for a socket only when it ends like this.
+const SOCKET: &str = "t.sock";
+const REQUEST: &[u8] = b"GET /token HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+/// Probes a ttyd. `Ok(Some(_))` when this host gave no room for the probe.
+pub(super) async fn probe(tool: &Tool) -> Result<Option<Unchecked>, Trouble> {
+    let dir = match scratch::dir(tool, SOCKET) {
+        Ok(dir) => dir,
+        Err(why) => return Ok(Some(Unchecked { check: "serves", why })),
+    };
+    let socket = dir.path().join(SOCKET);
+    let invocation =
+        tool.invocation().arg("-i").arg(&socket).args(["-O", "--", "/bin/cat"]).cwd(dir.path());
+    let mut child = invocation
+        .start(Stdio::null(), Stdio::null(), Stdio::null())
+        .map_err(|error| Trouble::Misbehaved { probe: "serves", what: error.to_string() })?;
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let doomed = Doomed::new(pid);
+    let answer = wait_for(DEADLINE, async || ask(&socket).await).await;
+    // Asks it to end; the wait below reaps it.
+    drop(doomed);
+    if tokio::time::timeout(END_DEADLINE, child.wait()).await.is_err() {
+        let _ = child.kill().await;
+    }
+    match answer {
+        Some(answer) if answer.starts_with("HTTP/1.1 200") && answer.contains("\"token\"") => {
+            Ok(None)
+        }
+        Some(answer) => Err(Trouble::Misbehaved {
+            probe: "serves",
+            what: format!("answered on a private socket with `{}`", cap(&visible(&answer), 60)),
+        }),
+        None => Err(Trouble::Misbehaved {
+            probe: "serves",
+            what: format!("did not answer on a private socket within {} s", DEADLINE.as_secs()),
+        }),
+    }
+}
+
+async fn ask(socket: &Path) -> Option<String> {
+    let work = async {
+        let mut stream = UnixStream::connect(socket).await?;
+        stream.write_all(REQUEST).await?;
+        let mut answer = Vec::new();
+        stream.take(16 * 1024).read_to_end(&mut answer).await?;
+        std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    tokio::time::timeout(DEADLINE, work).await.ok()?.ok()
+}

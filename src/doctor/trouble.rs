@@ -1,0 +1,107 @@
+//! Why a binary that was looked at is not the one to use.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::base::failure::chain;
+use crate::core::platform::Version;
+
+/// Why a binary is not used. The text continues a line that names its path.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// Nothing is at the configured path.
+    #[error("does not exist")]
+    Missing,
+    /// The configured path depends on where it is read.
+    #[error("is not an absolute path")]
+    Relative,
+    /// Something else than a file is there.
+    #[error("is not a file")]
+    NotAFile,
+    /// The file's mode does not let us run it.
+    #[error("is not executable")]
+    NotExecutable,
+    /// The mode is right and the system still refuses.
+    #[error("may not be executed here (is its file system mounted noexec?)")]
+    Denied,
+    /// It is built for another machine.
+    #[error("is built for {built_for}, and this system cannot run that")]
+    WrongArchitecture {
+        /// What it is built for.
+        built_for: String,
+    },
+    /// It is no program.
+    #[error("is not a program that this system can run")]
+    WrongFormat,
+    /// What must load or interpret it is not there.
+    #[error("needs `{loader}`, which is not there")]
+    LoaderMissing {
+        /// The loader or interpreter.
+        loader: PathBuf,
+    },
+    /// A library that it is linked with is not there.
+    #[error("cannot start: {said}")]
+    LibraryMissing {
+        /// What the loader said.
+        said: String,
+    },
+    /// It ended with a failure where it should tell its version.
+    #[error("fails: {what}")]
+    Failed {
+        /// What was run, how it ended, and what it said.
+        what: String,
+    },
+    /// It did not answer.
+    #[error("`{command}` did not answer within {} s", after.as_secs_f32())]
+    Hung {
+        /// What was run.
+        command: String,
+        /// How long it was given.
+        after: Duration,
+    },
+    /// It answered with something that is no version.
+    #[error("told no version, but `{said}`")]
+    NoVersion {
+        /// What it said.
+        said: String,
+    },
+    /// It is too old.
+    #[error("is version {found}, and {needed} or newer is needed")]
+    TooOld {
+        /// Its version.
+        found: Version,
+        /// The oldest that can be used.
+        needed: Version,
+    },
+    /// It runs, and does not do what it is needed for.
+    #[error("{what}")]
+    Misbehaved {
+        /// Which probe found that: the second part of the check's id.
+        probe: &'static str,
+        /// What it did, or did not do.
+        what: String,
+    },
+    /// It could not be looked at.
+    #[error("could not be looked at: {}", chain(source))]
+    Unreadable {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It works, and another one comes first.
+    #[error("was not needed: one that comes first works")]
+    NotNeeded,
+}
+
+impl Trouble {
+    /// The second part of the id of the check that found it.
+    pub fn check(&self) -> &'static str {
+        match self {
+            Self::Missing | Self::Relative | Self::NotNeeded => "found",
+            Self::TooOld { .. } | Self::NoVersion { .. } => "version",
+            Self::Misbehaved { probe, .. } => probe,
+            _ => "runs",
+        }
+    }
+}
