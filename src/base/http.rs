@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 mod client;
 
-pub use client::{RequestError, request_unix};
+pub use client::{RequestError, post_tcp, request_unix};
 
 /// How long a client may take to send a request's header, and how long a
 /// connection may rest between two requests.

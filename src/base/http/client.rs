@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 16 << 20;
@@ -66,16 +67,45 @@ pub async fn request_unix(
     }
 }
 
+/// Posts `body` to a plain `http://` URL and returns the status and the body of
+/// the answer. For a receiver on this machine: the demo's.
+pub async fn post_tcp(
+    url: &str,
+    headers: &[(&str, String)],
+    body: Vec<u8>,
+) -> Result<(u16, Vec<u8>), RequestError> {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let place = PathBuf::from(address);
+    let mut request = Request::builder()
+        .method("POST")
+        .uri(path)
+        .header(header::HOST, address)
+        .header(header::CONTENT_TYPE, "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    let request = request.body(Full::new(Bytes::from(body))).map_err(|source| {
+        RequestError::Request { method: "POST".to_owned(), path: path.to_owned(), source }
+    })?;
+    let work = async {
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|source| RequestError::Connect { socket: place.clone(), source })?;
+        converse(stream, &place, request).await
+    };
+    match tokio::time::timeout(DEADLINE, work).await {
+        Ok(result) => result,
+        Err(_) => Err(RequestError::TimedOut { socket: place.clone() }),
+    }
+}
+
 async fn exchange(
     socket: &Path,
     method: &str,
     path: &str,
     body: Vec<u8>,
 ) -> Result<(u16, Vec<u8>), RequestError> {
-    let broken = |source: Box<dyn std::error::Error + Send + Sync>| RequestError::Exchange {
-        socket: socket.to_path_buf(),
-        source,
-    };
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -90,6 +120,19 @@ async fn exchange(
     let stream = UnixStream::connect(socket)
         .await
         .map_err(|source| RequestError::Connect { socket: socket.to_path_buf(), source })?;
+    converse(stream, socket, request).await
+}
+
+/// Sends a request on an open connection and reads the whole answer.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    place: &Path,
+    request: Request<Full<Bytes>>,
+) -> Result<(u16, Vec<u8>), RequestError> {
+    let broken = |source: Box<dyn std::error::Error + Send + Sync>| RequestError::Exchange {
+        socket: place.to_path_buf(),
+        source,
+    };
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(error.into()))?;
     let mut connection = pin!(connection);

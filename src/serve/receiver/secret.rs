@@ -8,6 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 
 use crate::base::env::Env;
 use crate::base::process::shell_word;
@@ -101,6 +103,17 @@ impl Secret {
         let path = env.cwd().join(path);
         let bytes = read_private(&path)?;
         Self::new(without_newline(&bytes), &path.display().to_string())
+    }
+
+    /// The signature header of a body, as GitHub makes it.
+    ///
+    /// # Panics
+    /// Never: a key of this kind has any length.
+    pub fn sign(&self, body: &[u8]) -> String {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of this kind has any length");
+        mac.update(body);
+        format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
