@@ -18,7 +18,7 @@ use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
 use crate::core::config::{Config, HarnessName};
-use crate::core::routing::prompt::OwnVoice;
+use crate::core::routing::OwnVoice;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
 use crate::host::runner::{SessionRunner, TmuxRunner, TmuxRunnerParts};
@@ -92,11 +92,11 @@ impl Daemon {
         })?;
         let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
             .map_err(|error| Failure::failed("could not open the inbox").because(error))?;
-        let registry = Registry::open(&paths.registry)
-            .map_err(|error| Failure::failed("could not open the registry").because(error))?;
-        let own_voice = OwnVoice::new(paths.key().map_err(|error| {
+        let registry = Registry::open(&paths.registry);
+        let key = paths.key().map_err(|error| {
             Failure::failed("could not read the key of our own voice").because(error)
-        })?);
+        })?;
+        let own_voice = OwnVoice::new(*key.bytes());
         let webhook = &setup.config.webhooks.gh_webhook;
         let wanted = SocketAddr::new(webhook.host, webhook.port);
         let listener = http::bind(wanted).await.map_err(|error| {

@@ -16,19 +16,16 @@ use crate::core::config::Routing;
 use crate::core::dispatch::{Job, Task};
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
-use crate::core::routing::prompt::{self, OwnVoice};
-use crate::core::routing::{self, Action, Decision, Message, SessionView, View};
-use crate::core::session::SessionStatus;
+use crate::core::routing::{self, Action, Decision, OwnVoice, SessionView, View, prompt};
+use crate::core::session::{RecordedItem, SessionRecord, TOLD_CHECKS};
 use crate::host::dispatch::DispatchHandle;
 use crate::state::inbox::{
     About, DeliveryKind, Inbox, InboxError, LocalMessage, Route, RouteAction, Step, StoredDelivery,
 };
-use crate::state::registry::{Registry, SessionRecord, WorkItemRecord};
+use crate::state::registry::Registry;
 
 /// How many deliveries are read from the inbox at a time.
 const BATCH: usize = 64;
-/// How many told checks a session remembers.
-const TOLD_CHECKS: usize = 200;
 
 /// Routes deliveries.
 #[derive(Debug)]
@@ -170,7 +167,7 @@ impl Intake {
         };
         let is_first = is_start && session.is_none();
         if let (true, None, Some(message)) = (is_start, &session, message)
-            && let Err(error) = self.create(item, message, &decision)
+            && let Err(error) = self.create(item, message.title(), decision.url.as_deref())
         {
             let detail = Some(error);
             return Decided::ended(delivery, State::Failed, Reason::StartFailed, detail);
@@ -210,31 +207,29 @@ impl Intake {
     fn create(
         &self,
         item: &WorkItem,
-        message: &Message,
-        decision: &Decision,
+        title: Option<&str>,
+        url: Option<&str>,
     ) -> Result<(), String> {
-        let record = SessionRecord {
-            work_item: WorkItemRecord {
-                reference: item.clone(),
-                title: message.title.as_deref().map(|title| cap(title, 300)),
-                url: decision.url.clone(),
-            },
-            harness: self.routing.default_harness,
-            harness_session_id: HarnessSessionId::uuid(random::bytes()),
-            cwd: self.workdir.clone(),
-            status: SessionStatus::Starting,
-            runner: self.routing.runner,
-            tmux_target: Some(item.slug().tmux_name()),
-            tmux_socket: self.routing.tmux.socket.clone(),
-            created_at: self.clock.now(),
-            ..SessionRecord::default()
+        let recorded = RecordedItem {
+            reference: item.clone(),
+            title: title.map(|title| cap(title, 300)),
+            url: url.map(str::to_owned),
         };
+        let mut record = SessionRecord::new(
+            recorded,
+            self.routing.default_harness,
+            HarnessSessionId::uuid(random::bytes()),
+            self.workdir.clone(),
+            self.routing.runner,
+            self.clock.now(),
+        );
+        record.tmux_socket.clone_from(&self.routing.tmux.socket);
         self.registry.save(&record).map_err(|error| chain(&error))
     }
 
     /// Remembers what the decision asks to remember, after it is on disk.
     fn keep(&self, item: &WorkItem, decision: Decision) {
-        if decision.link.is_none() && decision.check.is_none() {
+        if decision.link.is_none() && decision.told_check.is_none() {
             return;
         }
         let result = self.registry.update(&item.slug(), |record| {
@@ -243,7 +238,7 @@ impl Intake {
             {
                 record.pull_requests.push(link.pr);
             }
-            if let Some(check) = decision.check {
+            if let Some(check) = decision.told_check {
                 record.told_checks.push(check);
                 let surplus = record.told_checks.len().saturating_sub(TOLD_CHECKS);
                 record.told_checks.drain(..surplus);

@@ -157,11 +157,11 @@ fn markers(text: &str) -> impl Iterator<Item = &str> {
 /// Waits until the agent says something. Without a watch it waits for ever, and
 /// the caller looks at its own pace.
 pub(super) async fn news(watch: &mut Option<watch::Receiver<u64>>) {
-    match watch {
-        Some(receiver) if receiver.changed().await.is_ok() => {}
-        _ => {
-            *watch = None;
-            std::future::pending().await
-        }
+    if let Some(receiver) = watch
+        && receiver.changed().await.is_ok()
+    {
+        return;
     }
+    *watch = None;
+    std::future::pending().await
 }

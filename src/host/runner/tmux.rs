@@ -21,12 +21,12 @@ use crate::core::dispatch::{Delivered, StartFailure};
 use crate::core::harness::{Harness, StartSpec};
 use crate::core::inject::{Outcome, Progress};
 use crate::core::outcome::{Reason, State};
-use crate::core::session::SessionStatus;
+use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
 use crate::host::tmux::{NewSession, Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::paths::StatePaths;
-use crate::state::registry::{Registry, SessionRecord};
+use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::inject::Injector;
@@ -36,8 +36,6 @@ use super::signals::{SignalLog, news};
 const LOOK_STARTING: Duration = Duration::from_millis(100);
 /// How many of an agent's last lines are kept when it failed.
 const LAST_LINES: usize = 15;
-/// How many deliveries a registry entry remembers.
-const RECENT: usize = 50;
 
 /// Everything that the runner is made of.
 #[derive(Debug)]
@@ -343,13 +341,10 @@ impl TmuxRunner {
             record.status = SessionStatus::Active;
             record.failure = None;
             record.conversation_started = true;
-            record.last_event_at = Some(now);
+            record.note_delivery(id, now);
             if let Some(conversation) = signals.conversation() {
                 record.harness_session_id = conversation.clone();
             }
-            record.recent_deliveries.push(id.clone());
-            let surplus = record.recent_deliveries.len().saturating_sub(RECENT);
-            record.recent_deliveries.drain(..surplus);
         });
     }
 
@@ -364,6 +359,7 @@ impl TmuxRunner {
         self.parts
             .registry
             .update(slug, |record| record.status = SessionStatus::Closed)
+            .map(drop)
             .map_err(|error| chain(&error))
     }
 
@@ -375,6 +371,7 @@ impl TmuxRunner {
         self.parts
             .registry
             .update(slug, change)
+            .map(drop)
             .map_err(|error| failure(Reason::RegistryUnreadable, chain(&error), false))
     }
 

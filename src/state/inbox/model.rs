@@ -36,8 +36,8 @@ impl DeliveryKind {
 pub struct LocalMessage {
     /// The work item whose session it is for.
     pub item: WorkItem,
-    /// What to say.
-    pub text: String,
+    /// What to say; nothing closes the session.
+    pub text: Option<String>,
 }
 
 impl LocalMessage {
