@@ -169,6 +169,12 @@ vocabulary! {
         RegistryUnreadable = "registry-unreadable",
         /// A part of this program failed; the log has more.
         Internal = "internal",
+        /// The item has no session yet, and `routing.spawnOnUnmatched` is `always`.
+        SpawnAlways = "spawn-always",
+        /// The item was opened again: its next event resumes the session.
+        Reopened = "reopened",
+        /// The pull request belongs to its issue's session, which is not told.
+        LinkedToIssue = "linked-to-issue",
     }
 }
 
