@@ -1,1 +1,292 @@
-//! To come.
+//! A delivery, parsed: what happened, where, by whom. Routing decides from
+//! this alone; nothing here knows who may act or which sessions exist.
+//!
+//! Every text in it is hostile and whole: routing chooses what may be shown,
+//! the prompt cleans and caps it.
+
+mod parse;
+mod payload;
+
+pub use parse::{ParseError, parse};
+
+use crate::base::ids::{Repo, WorkItem};
+
+/// A parsed delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// GitHub's name of the event.
+    pub name: String,
+    /// GitHub's name of the action; empty when the event has none.
+    pub action: String,
+    /// The repository, with its host. `None` only for [`What::Ping`] and
+    /// [`What::Other`], which may come from an organization.
+    pub repo: Option<Repo>,
+    /// Who caused the event.
+    pub sender: Actor,
+    /// What happened.
+    pub what: What,
+}
+
+/// Somebody on GitHub. An account that is gone has the empty login, which no
+/// list can hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Actor {
+    /// The login.
+    pub login: String,
+    /// What kind of account it is.
+    pub kind: ActorKind,
+}
+
+/// A kind of account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ActorKind {
+    /// A person, or an organization.
+    #[default]
+    User,
+    /// An app.
+    Bot,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// GitHub greets a new webhook.
+    Ping,
+    /// Something happened to an issue itself.
+    Issue {
+        /// What happened to it.
+        change: Change,
+        /// The issue as it is now.
+        issue: Thread,
+    },
+    /// Something happened to a pull request itself.
+    Pull {
+        /// What happened to it.
+        change: Change,
+        /// The pull request as it is now.
+        pull: Pull,
+    },
+    /// A comment below an issue or a pull request.
+    Comment {
+        /// What happened to the comment.
+        change: PostChange,
+        /// What it stands below.
+        thread: Thread,
+        /// Whether that is a pull request.
+        on_pull: bool,
+        /// The comment.
+        post: Post,
+    },
+    /// A review of a pull request.
+    Review {
+        /// What happened to the review.
+        change: PostChange,
+        /// The pull request.
+        pull: Pull,
+        /// The review's own text.
+        post: Post,
+        /// `approved`, `changes_requested`, `commented`, …
+        state: ReviewState,
+        /// GitHub's id of the review.
+        review: Option<u64>,
+    },
+    /// A comment on lines of a pull request.
+    ReviewComment {
+        /// What happened to the comment.
+        change: PostChange,
+        /// The pull request.
+        pull: Pull,
+        /// The comment.
+        post: Post,
+        /// The lines.
+        place: DiffPlace,
+        /// GitHub's id of the review that it belongs to.
+        review: Option<u64>,
+    },
+    /// A check, a workflow run or a commit status.
+    Check(Check),
+    /// Any other event: recorded only.
+    Other,
+}
+
+/// What happened to an issue or a pull request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It was opened, perhaps with labels on it.
+    Opened,
+    /// Its title or its body was changed.
+    Edited,
+    /// This label was put on it.
+    Labeled(String),
+    /// It was closed.
+    Closed,
+    /// It was opened again.
+    Reopened,
+    /// Anything else.
+    Other,
+}
+
+/// What happened to a comment or a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostChange {
+    /// It was written (a review: submitted).
+    Created,
+    /// Its text was changed.
+    Edited,
+    /// Anything else, as its removal.
+    Other,
+}
+
+/// An issue, or a pull request seen as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thread {
+    /// Which.
+    pub item: WorkItem,
+    /// Its title.
+    pub title: String,
+    /// Its first text.
+    pub body: String,
+    /// Who opened it.
+    pub author: Actor,
+    /// The labels on it.
+    pub labels: Vec<String>,
+    /// Its page.
+    pub url: Option<String>,
+}
+
+/// A pull request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pull {
+    /// What it shares with an issue.
+    pub thread: Thread,
+    /// The name of its head branch.
+    pub branch: String,
+    /// Whether its head is in the repository of the pull request.
+    pub own_head: bool,
+    /// Whether it was merged.
+    pub merged: bool,
+}
+
+/// A comment or a review's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Post {
+    /// The text.
+    pub body: String,
+    /// Who wrote it.
+    pub author: Actor,
+    /// Its page.
+    pub url: Option<String>,
+}
+
+/// What a review says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReviewState {
+    /// It approves.
+    Approved,
+    /// It asks for changes.
+    ChangesRequested,
+    /// It only comments.
+    Commented,
+    /// A state that this program does not know.
+    Other,
+}
+
+/// The lines that a review comment is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiffPlace {
+    /// The file.
+    pub path: String,
+    /// The first line, when there is more than one.
+    pub start_line: Option<u64>,
+    /// The last or only line.
+    pub line: Option<u64>,
+    /// Which side of the diff.
+    pub side: Option<DiffSide>,
+    /// The part of the diff.
+    pub hunk: String,
+}
+
+/// A side of a diff.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiffSide {
+    /// Before the change.
+    Left,
+    /// After the change.
+    Right,
+}
+
+/// A result of continuous integration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// Its name: written by whoever wrote the workflow.
+    pub name: String,
+    /// The app that ran it, when it says so.
+    pub app: Option<String>,
+    /// How it ended; `None` while it runs.
+    pub conclusion: Option<Conclusion>,
+    /// The commit: hexadecimal digits.
+    pub sha: String,
+    /// Its page.
+    pub url: Option<String>,
+    /// Whether its head is known to be in another repository.
+    pub foreign_head: bool,
+    /// The pull requests of this repository that it ran for.
+    pub pulls: Vec<CheckPull>,
+    /// The branches of this repository that its commit is the head of.
+    pub branches: Vec<String>,
+}
+
+/// A pull request that a check ran for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckPull {
+    /// Which.
+    pub item: WorkItem,
+    /// The name of its head branch.
+    pub branch: String,
+    /// Whether its head is in the repository of the pull request.
+    pub own_head: bool,
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conclusion {
+    /// It failed.
+    Failure,
+    /// It took too long.
+    TimedOut,
+    /// It could not be started.
+    StartupFailure,
+    /// A commit status says that it could not be run.
+    Error,
+    /// It passed, was skipped, was cancelled: nothing to be mended.
+    NotFailed,
+}
+
+impl Conclusion {
+    /// GitHub's word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failure => "failure",
+            Self::TimedOut => "timed_out",
+            Self::StartupFailure => "startup_failure",
+            Self::Error => "error",
+            Self::NotFailed => "not failed",
+        }
+    }
+}
+
+impl Event {
+    /// The page of what happened, or of what it happened to.
+    pub fn url(&self) -> Option<&String> {
+        match &self.what {
+            What::Ping | What::Other => None,
+            What::Issue { issue, .. } => issue.url.as_ref(),
+            What::Pull { pull, .. } => pull.thread.url.as_ref(),
+            What::Comment { thread, post, .. } => post.url.as_ref().or(thread.url.as_ref()),
+            What::Review { pull, post, .. } | What::ReviewComment { pull, post, .. } => {
+                post.url.as_ref().or(pull.thread.url.as_ref())
+            }
+            What::Check(check) => check.url.as_ref(),
+        }
+    }
+}

@@ -171,6 +171,12 @@ vocabulary! {
         Internal = "internal",
         /// It had failed, and GitHub sent it again.
         Redelivered = "redelivered",
+        /// The item has no session yet, and `routing.spawnOnUnmatched` is `always`.
+        SpawnAlways = "spawn-always",
+        /// The item was opened again: its next event resumes the session.
+        Reopened = "reopened",
+        /// The pull request belongs to its issue's session, which is not told.
+        LinkedToIssue = "linked-to-issue",
     }
 }
 

@@ -1,1 +1,285 @@
-//! To come.
+//! From an event to a decision, with a reason for every outcome: who may act
+//! (`who`), whose session it is (`which`), when it is told or starts one
+//! (`when`), what is noise (`noise`), what is told (`message`, `prompt`).
+//!
+//! Called by the dispatcher's driver for each delivery, in order of arrival,
+//! and by `replay --dry-run`. It knows of the registry only the [`View`], and
+//! never asks GitHub: what was signed in the delivery is all there is.
+//! docs/routing.md has the table.
+
+mod message;
+mod noise;
+pub mod prompt;
+mod quotes;
+mod references;
+mod sanitise;
+mod voice;
+mod when;
+mod which;
+mod who;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use message::{Field, Kind, Message, Value, Withheld};
+pub use sanitise::{Sanitised, sanitise};
+pub use voice::OwnVoice;
+
+use self::message::Teller;
+use self::which::Place;
+use self::who::Who;
+use crate::base::ids::WorkItem;
+use crate::core::config;
+use crate::core::event::{Event, Thread, What};
+use crate::core::outcome::Reason;
+use crate::core::session::SessionStatus;
+
+/// What routing knows of the registry.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct View {
+    /// The sessions, by the item that they work on.
+    pub sessions: BTreeMap<WorkItem, SessionView>,
+    /// Pull requests, with the item whose session they belong to.
+    pub links: BTreeMap<WorkItem, WorkItem>,
+    /// The keys of failed checks that were told ([`Decision::told_check`]).
+    pub told_checks: BTreeSet<String>,
+}
+
+/// What routing knows of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionView {
+    /// Where it stands.
+    pub status: SessionStatus,
+}
+
+/// What becomes of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The item whose session it belongs to.
+    pub item: Option<WorkItem>,
+    /// Why.
+    pub reason: Reason,
+    /// What is done.
+    pub action: Action,
+    /// A link to be stored on the item's session, seen for the first time.
+    pub link: Option<Link>,
+    /// The key of a failed check, to be remembered as told.
+    pub told_check: Option<String>,
+    /// The page of the event.
+    pub url: Option<String>,
+}
+
+/// A pull request belongs to the session of an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The pull request.
+    pub pr: WorkItem,
+    /// The item.
+    pub item: WorkItem,
+}
+
+/// What is done about an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing; the reason is recorded.
+    Ignore,
+    /// Nothing; it is recorded as done.
+    Note,
+    /// Tell the item's session, which exists; resume it when its agent is gone.
+    Deliver(Message),
+    /// Start a session for the item with this; when there is one by now, tell
+    /// it.
+    Start(Message),
+    /// Close the item's session.
+    Close,
+}
+
+impl Action {
+    /// One word for it, for logs and `--json`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Ignore => "ignore",
+            Self::Note => "note",
+            Self::Deliver(_) => "deliver",
+            Self::Start(_) => "start",
+            Self::Close => "close",
+        }
+    }
+}
+
+/// Decides what becomes of an event.
+pub fn decide(
+    event: &Event,
+    config: &config::Routing,
+    view: &View,
+    own_voice: &OwnVoice,
+) -> Decision {
+    let who = Who(&config.authorized_users);
+    let desk = Desk { event, config, view, voice: own_voice, who };
+    let place = desk.place();
+    let ruling = desk.rule(place.as_ref());
+    let mut decision = Decision {
+        item: place.as_ref().map(|place| place.target.clone()),
+        reason: Reason::Ping,
+        action: Action::Ignore,
+        link: None,
+        told_check: None,
+        url: event.url().cloned(),
+    };
+    match ruling {
+        Ok(verdict) => {
+            decision.item = verdict.item;
+            decision.reason = verdict.reason;
+            decision.action = verdict.action;
+            decision.link = verdict.link;
+            decision.told_check = verdict.told_check;
+        }
+        Err(reason) => {
+            decision.reason = reason;
+            decision.link =
+                place.filter(|_| reason.keeps_link()).and_then(|place| desk.seen(&place));
+        }
+    }
+    decision
+}
+
+impl Reason {
+    /// Whether an event that is ignored for this reason may still show for the
+    /// first time which issue a pull request is for.
+    fn keeps_link(self) -> bool {
+        !matches!(self, Self::RoutingDisabled | Self::RepositoryNotListed)
+    }
+}
+
+/// A decision that is more than a reason to do nothing.
+#[derive(Debug)]
+struct Verdict {
+    item: Option<WorkItem>,
+    reason: Reason,
+    action: Action,
+    link: Option<Link>,
+    told_check: Option<String>,
+}
+
+/// `Err`: nothing is done, for this reason.
+type Ruling = Result<Verdict, Reason>;
+
+impl Verdict {
+    fn new(item: WorkItem, action: Action, reason: Reason) -> Self {
+        Self { item: Some(item), reason, action, link: None, told_check: None }
+    }
+
+    fn deliver(place: &Place, message: Message) -> Self {
+        let reason = if place.is_linked() { Reason::MatchedByLink } else { Reason::Matched };
+        Self::at(place, reason, message, Action::Deliver)
+    }
+
+    fn start(place: &Place, reason: Reason, message: Message) -> Self {
+        Self::at(place, reason, message, Action::Start)
+    }
+
+    fn at(
+        place: &Place,
+        reason: Reason,
+        mut message: Message,
+        action: fn(Message) -> Action,
+    ) -> Self {
+        message.on = place.is_linked().then(|| place.own.clone());
+        let verdict = Self::new(place.target.clone(), action(message), reason);
+        Self { link: place.fresh_link(), ..verdict }
+    }
+}
+
+/// Everything a decision is made from.
+struct Desk<'a> {
+    event: &'a Event,
+    config: &'a config::Routing,
+    view: &'a View,
+    voice: &'a OwnVoice,
+    who: Who<'a>,
+}
+
+impl<'a> Desk<'a> {
+    fn place(&self) -> Option<Place> {
+        match &self.event.what {
+            What::Ping | What::Other => None,
+            What::Issue { issue, .. } => Some(Place::itself(&issue.item)),
+            What::Comment { thread, on_pull: false, .. } => Some(Place::itself(&thread.item)),
+            What::Comment { thread, .. } => Some(Place::of_thread(thread, self.view)),
+            What::Pull { pull, .. }
+            | What::Review { pull, .. }
+            | What::ReviewComment { pull, .. } => {
+                Some(Place::of_pull(pull, self.view, self.who.lists(&pull.thread.author)))
+            }
+            What::Check(check) => {
+                self.event.repo.as_ref().and_then(|repo| noise::place(self, check, repo))
+            }
+        }
+    }
+
+    fn rule(&self, place: Option<&Place>) -> Ruling {
+        if self.event.what == What::Ping {
+            return Ok(Verdict {
+                item: None,
+                reason: Reason::Ping,
+                action: Action::Note,
+                link: None,
+                told_check: None,
+            });
+        }
+        if !self.config.enabled {
+            return Err(Reason::RoutingDisabled);
+        }
+        if self.event.what == What::Other {
+            return Err(Reason::EventNotRouted);
+        }
+        let repo = self.event.repo.as_ref().ok_or(Reason::NoWorkItem)?;
+        if !self.config.repositories.is_empty() && !self.config.repositories.contains(repo) {
+            return Err(Reason::RepositoryNotListed);
+        }
+        if let What::Check(check) = &self.event.what {
+            return noise::check(self, check, repo, place);
+        }
+        let place = place.ok_or(Reason::NoWorkItem)?;
+        match &self.event.what {
+            What::Issue { change, issue } => when::issue(self, place, change, issue),
+            What::Pull { change, pull } => when::pull(self, place, change, pull),
+            What::Comment { change, thread, post, .. } => {
+                when::comment(self, place, *change, thread, post)
+            }
+            What::Review { change, pull, post, state, review } => {
+                when::review(self, place, *change, pull, post, (*state, *review))
+            }
+            What::ReviewComment { change, pull, post, place: lines, review } => {
+                when::review_comment(self, place, *change, pull, post, (lines, *review))
+            }
+            What::Ping | What::Check(_) | What::Other => Err(Reason::EventNotRouted),
+        }
+    }
+
+    /// The link that an ignored event shows, when its pull request is by a
+    /// listed user and its issue has a session.
+    fn seen(&self, place: &Place) -> Option<Link> {
+        let author = match &self.event.what {
+            What::Pull { pull, .. }
+            | What::Review { pull, .. }
+            | What::ReviewComment { pull, .. } => &pull.thread.author,
+            What::Comment { thread, .. } => &thread.author,
+            _ => return None,
+        };
+        let kept = self.who.lists(author) && self.view.sessions.contains_key(&place.target);
+        place.fresh_link().filter(|_| kept)
+    }
+
+    fn teller(&self) -> Teller<'a> {
+        Teller(self.who)
+    }
+
+    fn is_arming(&self, label: &str) -> bool {
+        let arming = &self.config.auto_execute_label;
+        !arming.is_empty() && arming.to_lowercase() == label.to_lowercase()
+    }
+
+    fn carries_label(&self, thread: &Thread) -> bool {
+        thread.labels.iter().any(|label| self.is_arming(label))
+    }
+}

@@ -1,0 +1,123 @@
+//! Our own voice: the line that ends everything the-loop and its agents post.
+//! Without it an agent would answer its own comments, which come back as
+//! events of its operator.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+use super::quotes::own_lines;
+use crate::base::ids::WorkItem;
+
+const BEFORE: &str = "(the-loop ";
+const AFTER: char = ')';
+
+/// Makes and knows the line of each work item: a MAC of its reference, so that
+/// nobody else can make one for an item where none was posted.
+#[derive(Clone)]
+pub struct OwnVoice {
+    key: [u8; 32],
+}
+
+impl fmt::Debug for OwnVoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnVoice").finish_non_exhaustive()
+    }
+}
+
+impl OwnVoice {
+    /// The voice of the installation with this key.
+    pub fn new(key: [u8; 32]) -> Self {
+        Self { key }
+    }
+
+    /// The line for an item. GitHub shows it as it is.
+    pub fn line(&self, item: &WorkItem) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes any key");
+        mac.update(b"the-loop own voice 1\0");
+        mac.update(item.to_string().as_bytes());
+        let code = mac.finalize().into_bytes();
+        format!("{BEFORE}{}{AFTER}", hex::encode(&code[..16]))
+    }
+
+    /// Whether the last line of the text, outside quotes and code, is the line
+    /// of this item.
+    pub fn is_own(&self, text: &str, item: &WorkItem) -> bool {
+        self.is_own_of_any(text, [item])
+    }
+
+    /// Whether the text ends with the line of one of these items: an agent also
+    /// writes on pull requests and on other issues than its own.
+    pub fn is_own_of_any<'a>(
+        &self,
+        text: &str,
+        items: impl IntoIterator<Item = &'a WorkItem>,
+    ) -> bool {
+        let Some(last) = own_lines(text).map(bare).filter(|line| !line.is_empty()).last() else {
+            return false;
+        };
+        // Most texts end differently: no MAC is made for those.
+        last.starts_with(BEFORE)
+            && last.ends_with(AFTER)
+            && items.into_iter().any(|item| self.line(item) == last)
+    }
+}
+
+/// A line without the emphasis that an agent may have put around it.
+fn bare(line: &str) -> &str {
+    line.trim().trim_matches(['*', '_', '`']).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(text: &str) -> WorkItem {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_line_is_fixed_for_an_item_and_another_for_every_other() {
+        let voice = OwnVoice::new([7; 32]);
+        let line = voice.line(&item("o/r#1"));
+        assert_eq!(line, voice.line(&item("O/R#1")));
+        assert_eq!(line.len(), "(the-loop )".len() + 32);
+        assert_ne!(line, voice.line(&item("o/r#11")));
+        assert_ne!(line, voice.line(&item("ghe.example/o/r#1")));
+        assert_ne!(line, OwnVoice::new([8; 32]).line(&item("o/r#1")));
+    }
+
+    #[test]
+    fn only_the_last_line_outside_quotes_and_code_counts() {
+        let voice = OwnVoice::new([7; 32]);
+        let line = voice.line(&item("o/r#1"));
+        let other = voice.line(&item("o/r#2"));
+        for (text, own) in [
+            (format!("Done.\n\n{line}"), true),
+            (format!("Done.\r\n\r\n  {line}  \r\n\r\n"), true),
+            (format!("Done.\n{line}\n\n> {line}\n> more"), true),
+            (format!("Done.\n`{line}`"), true),
+            (line.clone(), true),
+            (format!("> Done.\n>\n> {line}\n\nNo, it is not."), false),
+            (format!("No, it is not.\n\n> Done.\n> {line}"), false),
+            (format!("> {line}"), false),
+            (format!("- > {line}"), false),
+            (format!("```\n{line}\n```"), false),
+            (format!("See:\n\n    {line}"), false),
+            (format!("{line}\nP.S."), false),
+            (format!("I saw {line}"), false),
+            (format!("{line} {line}"), false),
+            (other, false),
+            ("(the-loop )".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(voice.is_own(&text, &item("o/r#1")), own, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_not_printed() {
+        assert_eq!(format!("{:?}", OwnVoice::new([7; 32])), "OwnVoice { .. }");
+    }
+}

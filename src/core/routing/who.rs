@@ -1,0 +1,84 @@
+//! Who may act: the allow-list. A role on GitHub (`MEMBER`, `COLLABORATOR`)
+//! means nothing here, and neither does a label by itself.
+
+use crate::core::event::{Actor, ActorKind};
+use crate::core::outcome::Reason;
+
+/// `routing.authorizedUsers`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Who<'a>(pub(super) &'a [String]);
+
+impl Who<'_> {
+    /// Whether the login is in the list, compared without case. A bot is in it
+    /// by its whole login (`dependabot[bot]`) only.
+    pub(super) fn lists(self, actor: &Actor) -> bool {
+        !actor.login.is_empty() && self.0.iter().any(|user| user.eq_ignore_ascii_case(&actor.login))
+    }
+
+    /// Refuses a sender who is not listed.
+    pub(super) fn sender(self, sender: &Actor) -> Result<(), Reason> {
+        self.check(sender, Reason::SenderNotAuthorized)
+    }
+
+    /// Refuses a text whose author or whose sender is not listed.
+    pub(super) fn text_of(self, author: &Actor, sender: &Actor) -> Result<(), Reason> {
+        self.sender(sender)?;
+        self.check(author, Reason::AuthorNotAuthorized)
+    }
+
+    fn check(self, actor: &Actor, otherwise: Reason) -> Result<(), Reason> {
+        match actor.kind {
+            _ if self.lists(actor) => Ok(()),
+            ActorKind::Bot => Err(Reason::BotNotListed),
+            ActorKind::User => Err(otherwise),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn actor(login: &str) -> Actor {
+        let kind = if login.ends_with("[bot]") { ActorKind::Bot } else { ActorKind::User };
+        Actor { login: login.to_owned(), kind }
+    }
+
+    #[test]
+    fn the_list_is_compared_without_case_and_whole() {
+        let users = ["Octocat".to_owned(), "helper[bot]".to_owned()];
+        let who = Who(&users);
+        for (login, listed) in [
+            ("octocat", true),
+            ("OCTOCAT", true),
+            ("octocat2", false),
+            ("octo", false),
+            ("", false),
+            ("helper[bot]", true),
+            ("helper", false),
+            ("other[bot]", false),
+        ] {
+            assert_eq!(who.lists(&actor(login)), listed, "{login}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_lists_nobody_and_an_empty_login_is_nobody() {
+        let blank = [String::new()];
+        assert!(!Who(&blank).lists(&actor("")));
+        assert!(!Who(&[]).lists(&actor("octocat")));
+        assert_eq!(Who(&[]).sender(&actor("x")), Err(Reason::SenderNotAuthorized));
+        assert_eq!(Who(&[]).sender(&actor("x[bot]")), Err(Reason::BotNotListed));
+    }
+
+    #[test]
+    fn both_the_author_and_the_sender_count() {
+        let users = ["a".to_owned()];
+        let who = Who(&users);
+        let text = |author, sender| who.text_of(&actor(author), &actor(sender));
+        assert_eq!(text("a", "a"), Ok(()));
+        assert_eq!(text("a", "x"), Err(Reason::SenderNotAuthorized));
+        assert_eq!(text("x", "a"), Err(Reason::AuthorNotAuthorized));
+        assert_eq!(text("x[bot]", "a"), Err(Reason::BotNotListed));
+    }
+}
