@@ -9,3 +9,4 @@ pub mod inject;
 pub mod outcome;
 pub mod platform;
 pub mod routing;
+pub mod session;

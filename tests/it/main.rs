@@ -5,6 +5,8 @@
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
 
+mod cli;
 mod config;
+mod registry;
 mod support;
 mod tidy;
