@@ -6,10 +6,12 @@ mod doctor;
 mod events;
 mod gh_webhook;
 mod hook;
+mod json;
 mod launch;
 mod sessions;
+mod setup;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -19,17 +21,21 @@ use crate::base::env::Env;
 use crate::base::failure::{Failure, Kind};
 use crate::base::terminal::Printer;
 
+/// The heading of the options that every command has.
+const GLOBAL: &str = "Options of every command";
+
 /// Runs a coding agent on a labelled GitHub issue in a tmux session and types
 /// every later event into it.
 #[derive(Debug, Parser)]
 #[command(name = "the-loop", version, max_term_width = 80, disable_help_subcommand = true)]
+#[command(after_help = "Example:\n  the-loop demo")]
 struct Cli {
-    /// The configuration file; else `.the-loop/config.yaml`, looked for upward
-    #[arg(long, global = true, value_name = "FILE", env = "THE_LOOP_CONFIG")]
+    /// The configuration, instead of `.the-loop/config.yaml` here or above
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     config: Option<PathBuf>,
 
     /// Show the causes behind an error
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     verbose: bool,
 
     #[command(subcommand)]
@@ -59,12 +65,13 @@ pub(crate) struct Context {
     pub(crate) env: Env,
     /// The terminal.
     pub(crate) printer: Printer,
-    /// `--config` or its variable.
+    /// `--config`. Its variable is looked at by [`Context::load`].
     pub(crate) config: Option<PathBuf>,
 }
 
 impl Context {
     /// Runs an asynchronous command to its end on one thread.
+    #[expect(clippy::unused_self, reason = "only a command may run one")]
     pub(crate) fn block_on<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,
@@ -84,8 +91,12 @@ pub fn main(env: Env) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are "errors" with exit code 0 here.
-            let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            return error.print().map_or(ExitCode::FAILURE, |()| ExitCode::from(code));
+            let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            return match error.print() {
+                // `the-loop --help | head -1` is no failure either.
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+                _ => code,
+            };
         }
     };
     let context = Context { env, printer: Printer::new(cli.verbose), config: cli.config };

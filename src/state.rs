@@ -1,4 +1,7 @@
 //! State on disk: what survives a crash, a restart, a reboot.
 
+pub mod config_file;
 pub mod inbox;
+pub mod paths;
+pub mod registry;
 pub mod spool;

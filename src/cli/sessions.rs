@@ -1,15 +1,132 @@
-//! `the-loop sessions`.
+//! `the-loop sessions`: look at sessions and talk to them.
 
+mod attach;
+mod close;
+mod list;
+mod send;
+mod show;
+
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use clap::Subcommand;
+use jiff::Timestamp;
+
 use super::Context;
+use super::setup::Loaded;
 use crate::base::failure::Failure;
+use crate::base::ids::Slug;
+use crate::base::text::visible;
+use crate::core::session::{SessionRecord, find_item};
+use crate::state::registry::{self, Broken, Registry, RegistryError};
 
 /// Look at sessions and talk to them
+///
+/// A session is one conversation with an agent about one issue or pull request.
+/// ITEM is `15` or `#15` where only one session has that number,
+/// `owner/repo#15`, the item's URL, or the session's slug. A pull request means
+/// the session that it is linked to. (In a shell, `#15` needs quotes.)
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+#[command(after_help = "Example:\n  the-loop sessions show octo/hello#15")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    List(list::Args),
+    Show(show::Args),
+    Attach(attach::Args),
+    Send(send::Args),
+    Close(close::Args),
+}
 
 /// Runs the command.
-pub(super) fn run(_context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
-    Err(Failure::refused("this command is not built yet"))
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    match &args.command {
+        Command::List(args) => list::run(context, args),
+        Command::Show(args) => show::run(context, args),
+        Command::Attach(args) => attach::run(context, args),
+        Command::Send(args) => send::run(context, args),
+        Command::Close(args) => close::run(context, args),
+    }
+}
+
+/// What is known of the sessions beyond the registry: the state in which each
+/// one's agent is now. Without it the recorded status is shown.
+#[derive(Debug, Default)]
+struct Live {
+    states: BTreeMap<Slug, String>,
+}
+
+impl Live {
+    /// Looks at the agents of these sessions. The registry alone knows nothing
+    /// of them.
+    fn look(_: &Context, _: &Loaded, _: &registry::Loaded) -> Self {
+        Self::default()
+    }
+
+    /// The state of a session, as people and programs read it.
+    fn state(&self, slug: &Slug, record: &SessionRecord) -> String {
+        self.states.get(slug).cloned().unwrap_or_else(|| record.status.to_string())
+    }
+}
+
+/// The session that a person means, with its entry.
+fn resolve(loaded: &Loaded, item: &str) -> Result<(Slug, SessionRecord), Failure> {
+    let registry = Registry::open(&loaded.paths.registry);
+    let slug = find_item(item, &registry.load_all().known())
+        .map_err(|error| Failure::refused(error.to_string()).hint(error.hint()))?;
+    match registry.load(&slug) {
+        Ok(Some(record)) => Ok((slug, record)),
+        Ok(None) => Err(Failure::refused(format!("the session `{slug}` was just removed"))),
+        Err(RegistryError::Unreadable { path, why }) => Err(Failure::failed(format!(
+            "the session's entry cannot be read: {why}\n  `{}`",
+            visible(&path.display().to_string())
+        ))
+        .hint("put it right; or move it away, and the next event starts the session anew")),
+        Err(error) => Err(Failure::failed("the session cannot be read").because(error)),
+    }
+}
+
+/// A broken entry, in a line for people.
+fn broken_line(broken: &Broken) -> String {
+    let path = visible(&broken.path.display().to_string());
+    format!("warning: a session's entry cannot be read: {}\n  `{path}`", broken.why)
+}
+
+/// A text cut to a width, with a mark where it was cut.
+fn fit(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// How long ago something was: `5s`, `3m`, `2h`, `9d`.
+fn ago(then: Timestamp, now: Timestamp) -> String {
+    let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_told_in_its_largest_unit() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (seconds, text) in
+            [(0, "0s"), (59, "59s"), (60, "1m"), (7199, "1h"), (86_400, "1d"), (864_000, "10d")]
+        {
+            assert_eq!(ago(at(1000), at(1000 + seconds)), text);
+        }
+        assert_eq!(ago(at(1000), at(900)), "0s", "a clock that was set back");
+    }
 }

@@ -19,3 +19,4 @@ mod walk;
 pub use error::ConfigError;
 pub use load::{MAX_BYTES, parse, parse_bytes};
 pub use model::*;
+pub(crate) use suggest::distance;

@@ -6,10 +6,13 @@
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
 
+mod cli;
 mod config;
 mod events;
 mod inbox;
+mod main_job;
 mod receiver;
+mod registry;
 mod support;
 mod tidy;
 mod tmux;

@@ -86,6 +86,16 @@ pub enum RunnerKind {
     Tmux,
 }
 
+impl RunnerKind {
+    /// The name as it is written in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Tmux => "tmux",
+        }
+    }
+}
+
 /// A harness by its name.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,

@@ -123,6 +123,14 @@ impl Message {
         Self { kind, on: None, sentence: None, fields: Vec::new(), review: None }
     }
 
+    /// The item's title, where the message tells it.
+    pub fn title(&self) -> Option<&str> {
+        self.fields.iter().find_map(|field| match &field.value {
+            Value::Line(title) if field.label == "title" => Some(title.as_str()),
+            _ => None,
+        })
+    }
+
     fn field(mut self, label: &'static str, value: Value) -> Self {
         self.fields.push(Field { label, value });
         self

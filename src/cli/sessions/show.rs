@@ -1,0 +1,84 @@
+//! `the-loop sessions show`.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::list::{WIDTH, session_json};
+use super::{Context, Failure, Live, ago, fit, registry, resolve};
+use crate::base::clock::Clock;
+use crate::base::ids::WorkItem;
+use crate::base::text::{visible, visible_lines};
+use crate::cli::json;
+use crate::core::session::SessionRecord;
+
+/// Show one session
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  the-loop sessions show octo/hello#15")]
+pub(super) struct Args {
+    /// The session: `15`, `owner/repo#15`, a URL or the slug
+    item: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    let (slug, record) = resolve(&loaded, &args.item)?;
+    let one = registry::Loaded {
+        records: [(slug, record.clone())].into_iter().collect(),
+        broken: Vec::new(),
+    };
+    let live = Live::look(context, &loaded, &one);
+    let text = if args.json {
+        let mut value = session_json(&record, &live);
+        value["schema"] = Value::from(1);
+        json::render(&value)
+    } else {
+        as_text(&record, &live, Clock::System.now())
+    };
+    context.printer.data(text.trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
+    let SessionRecord { work_item, .. } = record;
+    let title = work_item.title.as_deref().map(visible).unwrap_or_default();
+    let head = format!("{}  {title}", work_item.reference.short());
+    let mut out = fit(head.trim_end(), WIDTH);
+    out.push('\n');
+    let when = |at: Timestamp| format!("{at:.0} ({} ago)", ago(at, now));
+    let path = |path: &std::path::Path| visible(&path.display().to_string());
+    let pull_requests =
+        record.pull_requests.iter().map(WorkItem::short).collect::<Vec<_>>().join(", ");
+    let lines = [
+        ("url", work_item.url.as_deref().map(visible)),
+        ("state", Some(live.state(&record.slug(), record))),
+        ("harness", Some(record.harness.as_str().to_owned())),
+        ("conversation", Some(record.harness_session_id.to_string())),
+        ("runner", Some(record.runner.as_str().to_owned())),
+        ("tmux session", record.tmux_target.clone()),
+        ("tmux socket", record.tmux_socket.as_deref().map(path)),
+        ("directory", Some(path(&record.cwd))),
+        ("pull requests", Some(pull_requests).filter(|text| !text.is_empty())),
+        ("created", Some(when(record.created_at))),
+        ("last event", Some(record.last_event_at.map_or("none yet".to_owned(), when))),
+    ];
+    for (name, value) in lines {
+        if let Some(value) = value {
+            let _ = writeln!(out, "  {name:<13}  {value}");
+        }
+    }
+    if let Some(failure) = &record.failure {
+        out.push_str("  its last lines when it failed:\n");
+        for line in visible_lines(failure).lines() {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
+    out
+}

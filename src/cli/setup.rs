@@ -1,0 +1,118 @@
+//! What a command needs before it can begin: the configuration and the places
+//! of its state.
+
+use std::path::{Path, PathBuf};
+
+use super::Context;
+use crate::base::dirs::Dirs;
+use crate::base::failure::Failure;
+use crate::core::config::Config;
+use crate::state::config_file::{self, ReadError};
+use crate::state::paths::StatePaths;
+
+/// The smallest configuration that does something, for those who have none.
+const MINIMAL: &str = "\
+routing:
+  runner: tmux
+  spawnOnUnmatched: labeled
+  authorizedUsers: [YOUR-GITHUB-LOGIN]
+  repositories: [OWNER/NAME]";
+
+/// A configuration that was found, read and understood.
+#[derive(Debug, Clone)]
+pub(crate) struct Loaded {
+    /// The values; every path in them is absolute.
+    pub(crate) config: Config,
+    /// The file they are from, by its canonical path.
+    pub(crate) file: PathBuf,
+    /// The project: the directory that holds `.the-loop`, or the file's.
+    pub(crate) project: PathBuf,
+    /// Where state is kept.
+    pub(crate) paths: StatePaths,
+}
+
+impl Context {
+    /// The user's directories for this program.
+    pub(crate) fn dirs(&self) -> Result<Dirs, Failure> {
+        Dirs::new(&self.env).ok_or_else(|| {
+            Failure::failed("there is no home directory to keep state in")
+                .hint("set HOME, or THE_LOOP_HOME to a directory for this program")
+        })
+    }
+
+    /// Finds and reads the configuration: `--config`, else `THE_LOOP_CONFIG`,
+    /// else `.the-loop/config.yaml` upward, else the user's own.
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        let dirs = self.dirs()?;
+        let (path, origin) = self.find(&dirs)?;
+        let config_file::Read { config, file, project } =
+            config_file::read(&path, &self.env).map_err(|error| failure(error, origin))?;
+        let paths = StatePaths::new(&file, &config, &dirs);
+        Ok(Loaded { config, file, project, paths })
+    }
+
+    fn find(&self, dirs: &Dirs) -> Result<(PathBuf, &'static str), Failure> {
+        if let Some(path) = &self.config {
+            return Ok((self.absolute(path), "`--config` names it"));
+        }
+        if let Some(path) = self.env.var_os("THE_LOOP_CONFIG") {
+            return Ok((self.absolute(Path::new(path)), "the variable `THE_LOOP_CONFIG` names it"));
+        }
+        if let Some(path) = config_file::search(self.env.cwd()) {
+            return Ok((path, "it was found upward from here"));
+        }
+        let own = dirs.config.join("config.yaml");
+        if config_file::is_there(&own) {
+            return Ok((own, "it is the user's own"));
+        }
+        Err(none(self.env.cwd(), &own))
+    }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        // `components` drops a `.`, so that messages read well.
+        self.env.cwd().join(path).components().collect()
+    }
+}
+
+fn none(cwd: &Path, own: &Path) -> Failure {
+    Failure::refused(format!(
+        "there is no configuration: no `.the-loop/config.yaml` in `{}`\nor above it, and no `{}`",
+        cwd.display(),
+        own.display()
+    ))
+    .hint(format!(
+        "write one into `.the-loop/config.yaml` of your project, as in:\n\n{}\n",
+        MINIMAL.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+    ))
+}
+
+fn failure(error: ReadError, origin: &str) -> Failure {
+    match error {
+        ReadError::Missing { .. } | ReadError::NotAFile { .. } => {
+            Failure::refused(format!("{error} ({origin})"))
+        }
+        ReadError::Foreign(foreign) => Failure::refused(foreign.to_string())
+            .hint("it says whose words reach an agent, so only you may write to it")
+            .hint(foreign.remedy()),
+        ReadError::Fault(fault) => {
+            fault.hints().iter().fold(Failure::refused(fault.pointed()), Failure::hint)
+        }
+        ReadError::Io { path, source } => {
+            let message = format!("could not read the configuration `{}`", path.display());
+            Failure::failed(message).because(source)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::config::{SpawnPolicy, parse};
+
+    #[test]
+    fn the_configuration_that_is_proposed_is_valid() {
+        let text = MINIMAL.replace("OWNER/NAME", "octo/hello").replace("YOUR-GITHUB-LOGIN", "me");
+        let config = parse(&text, Path::new("x")).unwrap();
+        assert_eq!(config.routing.spawn_on_unmatched, SpawnPolicy::Labeled);
+    }
+}

@@ -1,0 +1,256 @@
+//! The registry: one JSON file for each session, beside the configuration.
+//!
+//! People and other programs may read these files, and an agent can write them.
+//! So each is judged alone: one that cannot be read is reported and left as it
+//! is, and the others work. Every change happens under one lock and is written
+//! as a whole. `host` and `cli` use it; it knows nothing of tmux.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use crate::base::files::lock::{LockError, LockFile};
+use crate::base::files::{atomic, private_dir};
+use crate::base::ids::Slug;
+use crate::base::text::{cap, visible};
+use crate::core::session::Known;
+
+pub use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
+
+/// An entry larger than this is not looked at.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The sessions in one directory.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    dir: PathBuf,
+}
+
+/// Every entry of a registry.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    /// Those that can be read.
+    pub records: BTreeMap<Slug, SessionRecord>,
+    /// Those that cannot.
+    pub broken: Vec<Broken>,
+}
+
+/// An entry that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Its file.
+    pub path: PathBuf,
+    /// The session it would be by its file's name.
+    pub slug: Option<Slug>,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Why the registry could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The entry cannot be read. It was left as it is.
+    #[error(
+        "the entry `{}` cannot be read ({why}): put it right, or move it away and its session \
+         starts anew",
+        path.display()
+    )]
+    Unreadable {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no entry to change.
+    #[error("there is no entry `{}`", path.display())]
+    Missing {
+        /// The file that was looked for.
+        path: PathBuf,
+    },
+    /// The entry cannot be put into words that a file can hold.
+    #[error("cannot write down the session in `{}`", path.display())]
+    Unwritable {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The directory or a file failed.
+    #[error("the registry `{}` failed", dir.display())]
+    Io {
+        /// The directory of the registry.
+        dir: PathBuf,
+        /// Why, with the path.
+        source: io::Error,
+    },
+    /// The lock could not be taken.
+    #[error("the registry `{}` cannot be locked", dir.display())]
+    Lock {
+        /// The directory of the registry.
+        dir: PathBuf,
+        /// Why.
+        source: LockError,
+    },
+}
+
+impl Loaded {
+    /// The sessions that an ITEM can mean, those that cannot be read among them.
+    pub fn known(&self) -> Vec<Known> {
+        let readable = self.records.iter().map(|(slug, record)| Known {
+            slug: slug.clone(),
+            item: Some(record.work_item.reference.clone()),
+            pull_requests: record.pull_requests.clone(),
+        });
+        let broken = self.broken.iter().filter_map(|broken| {
+            let slug = broken.slug.clone()?;
+            Some(Known { slug, item: None, pull_requests: Vec::new() })
+        });
+        readable.chain(broken).collect()
+    }
+}
+
+impl Registry {
+    /// The registry in a directory, which need not be there yet.
+    pub fn open(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    /// The file of a session's entry.
+    pub fn path(&self, slug: &Slug) -> PathBuf {
+        self.dir.join(format!("{slug}.json"))
+    }
+
+    /// Reads every entry. No directory is no sessions; one that cannot be read is
+    /// a broken entry itself.
+    pub fn load_all(&self) -> Loaded {
+        let mut loaded = Loaded::default();
+        let entries = fs::read_dir(&self.dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = match entries {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return loaded,
+            Err(error) => {
+                let why = io_reason(&error);
+                loaded.broken.push(Broken { path: self.dir.clone(), slug: None, why });
+                return loaded;
+            }
+        };
+        for entry in entries {
+            let path = entry.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let Some(stem) = name.strip_suffix(".json").filter(|stem| !stem.starts_with('.'))
+            else {
+                continue;
+            };
+            let Ok(slug) = stem.parse::<Slug>() else {
+                let why = "its name is not that of a session".to_owned();
+                loaded.broken.push(Broken { path, slug: None, why });
+                continue;
+            };
+            match read(&path, &slug) {
+                Ok(Some(record)) => {
+                    loaded.records.insert(slug, record);
+                }
+                // Removed since the directory was read.
+                Ok(None) => {}
+                Err(why) => loaded.broken.push(Broken { path, slug: Some(slug), why }),
+            }
+        }
+        loaded.broken.sort_by(|a, b| a.path.cmp(&b.path));
+        loaded
+    }
+
+    /// Reads a session's entry; `None` when it has none.
+    pub fn load(&self, slug: &Slug) -> Result<Option<SessionRecord>, RegistryError> {
+        let path = self.path(slug);
+        read(&path, slug).map_err(|why| RegistryError::Unreadable { path, why })
+    }
+
+    /// Writes a session's entry as a whole. Fields of the file that are not
+    /// known here stay; one that cannot be read is not overwritten.
+    pub fn save(&self, record: &SessionRecord) -> Result<(), RegistryError> {
+        let slug = record.slug();
+        let _lock = self.lock()?;
+        let unknown = match self.load(&slug)? {
+            Some(stored) => stored.unknown,
+            None => record.unknown.clone(),
+        };
+        self.write(&SessionRecord { unknown, ..record.clone() })
+    }
+
+    /// Changes a session's entry and gives it back as it is now. What others
+    /// changed in the meantime is seen by `change`, and kept.
+    pub fn update(
+        &self,
+        slug: &Slug,
+        change: impl FnOnce(&mut SessionRecord),
+    ) -> Result<SessionRecord, RegistryError> {
+        let missing = || RegistryError::Missing { path: self.path(slug) };
+        if !self.dir.is_dir() {
+            return Err(missing());
+        }
+        let _lock = self.lock()?;
+        let mut record = self.load(slug)?.ok_or_else(missing)?;
+        let reference = record.work_item.reference.clone();
+        change(&mut record);
+        // An entry never becomes another item's: its file's name would lie.
+        record.work_item.reference = reference;
+        self.write(&record)?;
+        Ok(record)
+    }
+
+    fn write(&self, record: &SessionRecord) -> Result<(), RegistryError> {
+        let path = self.path(&record.slug());
+        let bytes = record
+            .to_json()
+            .map_err(|source| RegistryError::Unwritable { path: path.clone(), source })?;
+        atomic::write(&path, &bytes).map_err(|error| self.io(error))
+    }
+
+    fn lock(&self) -> Result<LockFile, RegistryError> {
+        private_dir(&self.dir).map_err(|error| self.io(error))?;
+        LockFile::acquire(&self.dir.join(".lock"))
+            .map_err(|source| RegistryError::Lock { dir: self.dir.clone(), source })
+    }
+
+    fn io(&self, source: io::Error) -> RegistryError {
+        RegistryError::Io { dir: self.dir.clone(), source }
+    }
+}
+
+/// Reads an entry, or says what is wrong with it.
+fn read(path: &Path, slug: &Slug) -> Result<Option<SessionRecord>, String> {
+    // What is no plain file is not opened: a pipe would be waited for.
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(metadata) if metadata.is_dir() => return Err("it is a directory".to_owned()),
+        Ok(_) => return Err("it is not a file".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+            return Ok(None);
+        }
+        Err(error) => return Err(io_reason(&error)),
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| io_reason(&error))?;
+    if bytes.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err("it is larger than 1 MiB".to_owned());
+    }
+    let record = SessionRecord::from_json(&bytes).map_err(|why| visible(&cap(&why, 200)))?;
+    let own = record.slug();
+    if own == *slug { Ok(Some(record)) } else { Err(format!("it holds the session `{own}`")) }
+}
+
+/// An error's reason without the path, which the message around it names.
+fn io_reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::NotFound => "it points to nothing".to_owned(),
+        _ => error.to_string(),
+    }
+}
