@@ -10,6 +10,7 @@ mod json;
 mod launch;
 mod sessions;
 mod setup;
+mod tools;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;

@@ -66,6 +66,12 @@ pub async fn examine(env: &Env, dirs: &Dirs, tools: &Tools, needs: &Needs) -> Re
     examine_on(host::gather(env).await, env, dirs, tools, needs).await
 }
 
+/// The binary of a tool for a command that only looks: the first candidate that
+/// tells a version which is new enough. Whoever starts something examines.
+pub async fn find(id: ToolId, env: &Env, dirs: &Dirs, tools: &Tools) -> Option<Tool> {
+    resolve::Search { env, dirs, tools }.find(id).await
+}
+
 /// Like [`examine`], on a machine that is given: its guidance is that machine's.
 pub async fn examine_on(
     host: Host,

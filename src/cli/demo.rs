@@ -10,8 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::base::failure::Failure;
-use crate::doctor::{self, Needs};
 use crate::core::config::{HarnessName, RunnerKind, Tools};
+use crate::doctor::{self, Needs};
 use stage::Stage;
 
 /// How long each step of the demo may take.
@@ -64,13 +64,9 @@ async fn play(
     stage_out: &mut Option<Stage>,
 ) -> Result<(), Failure> {
     title(context, "1. The doctor looks at this host");
-    let needs = Needs {
-        runner: Some(RunnerKind::Tmux),
-        harness: Some(HarnessName::Demo),
-        web: false,
-    };
-    let report =
-        doctor::examine(&context.env, &context.dirs()?, &Tools::default(), &needs).await;
+    let needs =
+        Needs { runner: Some(RunnerKind::Tmux), harness: Some(HarnessName::Demo), web: false };
+    let report = doctor::examine(&context.env, &context.dirs()?, &Tools::default(), &needs).await;
     if let Some(text) = report.errors_text() {
         return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
             .hint("`the-loop doctor` shows every check"));

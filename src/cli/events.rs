@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Context;
-use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind};
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::base::text::{cap, visible};
@@ -99,9 +98,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
 
 /// Where the inbox is.
 fn inbox_path(context: &Context) -> Result<PathBuf, Failure> {
-    let dirs = Dirs::new(&context.env)
-        .ok_or_else(|| Failure::failed("there is no home directory").hint("set HOME"))?;
-    Ok(dirs.state.join("inbox.db"))
+    Ok(context.load()?.paths.inbox())
 }
 
 fn unreadable(error: InboxError) -> Failure {

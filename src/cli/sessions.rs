@@ -14,10 +14,15 @@ use jiff::Timestamp;
 
 use super::Context;
 use super::setup::Loaded;
+use super::tools;
 use crate::base::failure::Failure;
 use crate::base::ids::Slug;
 use crate::base::text::visible;
-use crate::core::session::{SessionRecord, find_item};
+use crate::core::config::RunnerKind;
+use crate::core::harness::Harness;
+use crate::core::inject::screen::{Activity, InputBox, Screen};
+use crate::core::session::{SessionRecord, SessionStatus, find_item};
+use crate::host::tmux::{Pane, PaneState, Tmux};
 use crate::state::registry::{self, Broken, Registry, RegistryError};
 
 /// Look at sessions and talk to them
@@ -61,16 +66,75 @@ struct Live {
 }
 
 impl Live {
-    /// Looks at the agents of these sessions. The registry alone knows nothing
-    /// of them.
-    fn look(_: &Context, _: &Loaded, _: &registry::Loaded) -> Self {
-        Self::default()
+    /// Looks at the agents of these sessions. Where tmux cannot be asked, the
+    /// recorded status is all there is.
+    fn look(context: &Context, loaded: &Loaded, sessions: &registry::Loaded) -> Self {
+        let hosted: Vec<_> = sessions
+            .records
+            .iter()
+            .filter(|(_, record)| record.runner == RunnerKind::Tmux)
+            .collect();
+        if hosted.is_empty() {
+            return Self::default();
+        }
+        let states = context.block_on(async {
+            let tmux = tools::tmux(context, loaded).await?;
+            let panes = tmux.panes().await.map_err(|error| {
+                Failure::failed("tmux could not be asked for its sessions").because(error)
+            })?;
+            let mut states = BTreeMap::new();
+            for (slug, record) in hosted {
+                let pane = panes.iter().find(|pane| pane.name == slug.tmux_name());
+                if let Some(state) = state_of(&tmux, pane, record).await {
+                    states.insert(slug.clone(), state);
+                }
+            }
+            Ok(states)
+        });
+        match states {
+            Ok(states) => Self { states },
+            Err(failure) => {
+                context.printer.note(&format!("warning: {failure}"));
+                Self::default()
+            }
+        }
     }
 
     /// The state of a session, as people and programs read it.
     fn state(&self, slug: &Slug, record: &SessionRecord) -> String {
         self.states.get(slug).cloned().unwrap_or_else(|| record.status.to_string())
     }
+}
+
+/// The state of a session's agent, in one word; `None` leaves the recorded one.
+async fn state_of(tmux: &Tmux, pane: Option<&Pane>, record: &SessionRecord) -> Option<String> {
+    let Some(pane) = pane else {
+        let absent = record.status == SessionStatus::Active;
+        return absent.then(|| "absent".to_owned());
+    };
+    if !pane.is_of(&record.slug()) {
+        return Some("foreign".to_owned());
+    }
+    let look = tmux.look(pane).await.ok()?;
+    let word = match look.state {
+        PaneState::Dead(_) => "dead",
+        PaneState::CopyMode => "copyMode",
+        PaneState::Live => {
+            let reading = Harness::named(record.harness).read_screen(&Screen {
+                text: &look.screen,
+                cursor: look.cursor,
+                columns: look.columns,
+            });
+            match (reading.activity, reading.input) {
+                (Activity::Busy, _) => "busy",
+                (Activity::Dialog { .. } | Activity::Overlay, _) => "blocked",
+                (Activity::Idle, InputBox::Empty) => "idle",
+                (Activity::Idle, InputBox::Absent) | (Activity::Unknown, _) => "unknown",
+                (Activity::Idle, _) => "human",
+            }
+        }
+    };
+    Some(word.to_owned())
 }
 
 /// The session that a person means, with its entry.

@@ -44,17 +44,22 @@ pub(super) struct Unchecked {
 
 /// Runs every probe of this tool on a candidate.
 pub(super) async fn probe(id: ToolId, candidate: Tool) -> Result<Passed, Trouble> {
-    let version = version(id, &candidate).await?;
-    if let Some(needed) = id.data().minimum().filter(|needed| version < *needed) {
-        return Err(Trouble::TooOld { found: version, needed });
-    }
-    let tool = candidate.with_version(version);
+    let tool = new_enough(id, candidate).await?;
     let unchecked = match id {
         ToolId::Tmux => tmux::probe(&tool).await?,
         ToolId::Ttyd => ttyd::probe(&tool).await?,
         ToolId::Git | ToolId::Claude => None,
     };
     Ok(Passed { tool, unchecked: unchecked.into_iter().collect() })
+}
+
+/// A candidate with the version that it tells, when that is new enough.
+pub(super) async fn new_enough(id: ToolId, candidate: Tool) -> Result<Tool, Trouble> {
+    let version = version(id, &candidate).await?;
+    if let Some(needed) = id.data().minimum().filter(|needed| version < *needed) {
+        return Err(Trouble::TooOld { found: version, needed });
+    }
+    Ok(candidate.with_version(version))
 }
 
 /// Asks a binary for its version. Also the last step before an install counts.

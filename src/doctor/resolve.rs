@@ -75,6 +75,17 @@ impl Search<'_> {
         resolution
     }
 
+    /// The first candidate that is new enough, by its own word.
+    pub(super) async fn find(&self, id: ToolId) -> Option<Tool> {
+        for (path, origin) in self.candidates(id) {
+            let candidate = Tool::candidate(id.as_str(), &path, origin, self.env);
+            if let Ok(tool) = probe::new_enough(id, candidate).await {
+                return Some(tool);
+            }
+        }
+        None
+    }
+
     fn candidates(&self, id: ToolId) -> Vec<(PathBuf, Origin)> {
         if let Some(path) = &id.config(self.tools).path {
             return vec![(path.clone(), Origin::Configured)];

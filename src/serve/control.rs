@@ -113,10 +113,7 @@ fn unavailable(error: &(dyn std::error::Error + 'static)) -> (StatusCode, String
 }
 
 /// Puts a local message into the inbox, on disk when it returns.
-pub async fn put_local(
-    inbox: &Inbox,
-    message: &LocalMessage,
-) -> Result<DeliveryId, InboxError> {
+pub async fn put_local(inbox: &Inbox, message: &LocalMessage) -> Result<DeliveryId, InboxError> {
     let id = DeliveryId::local(random::bytes());
     inbox.accept(message.clone().into_delivery(id.clone())).await?;
     Ok(id)
@@ -169,8 +166,5 @@ async fn ask(
 }
 
 fn nobody_listens(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
-    )
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused)
 }

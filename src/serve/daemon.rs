@@ -77,18 +77,17 @@ impl Daemon {
     pub async fn bind(setup: Setup) -> Result<Self, Failure> {
         let paths = &setup.paths;
         paths.prepare().map_err(|error| {
-            Failure::failed(format!(
-                "could not make the state directory `{}`",
-                paths.dir.display()
-            ))
-            .because(error)
+            Failure::failed(format!("could not make the state directory `{}`", paths.dir.display()))
+                .because(error)
         })?;
         let mut lock = LockFile::try_acquire(&paths.lock()).map_err(|error| match &error {
             LockError::Held { holder, .. } => Failure::refused(format!(
                 "another receiver runs with this configuration ({holder})"
             ))
             .hint("`the-loop gh-webhook status` shows it, `the-loop gh-webhook stop` ends it"),
-            LockError::Io { .. } => Failure::failed("could not take the receiver's lock").because(error),
+            LockError::Io { .. } => {
+                Failure::failed("could not take the receiver's lock").because(error)
+            }
         })?;
         let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
             .map_err(|error| Failure::failed("could not open the inbox").because(error))?;

@@ -189,9 +189,8 @@ impl World {
     pub fn taken(&self, slug: &str) -> Vec<String> {
         let dir = self.state_dir().join("spool").join(slug);
         let entries = the_loop::state::spool::read_after(&dir, None).unwrap_or_default();
-        let prompts = entries.into_iter().filter(|entry| {
-            entry.raw["hook_event_name"] == "UserPromptSubmit"
-        });
+        let prompts =
+            entries.into_iter().filter(|entry| entry.raw["hook_event_name"] == "UserPromptSubmit");
         prompts.map(|entry| entry.raw["prompt"].as_str().unwrap().to_owned()).collect()
     }
 

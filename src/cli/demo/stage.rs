@@ -77,8 +77,9 @@ impl Stage {
         );
         let config = config_dir.join("config.yaml");
         atomic::write(&config, text.as_bytes()).map_err(failed)?;
+        let paths = Context { config: Some(config), ..context.clone() }.load()?.paths;
         Ok(Self {
-            paths: StatePaths { dir: state, registry: config_dir.join("sessions") },
+            paths,
             program: Tool::this_program(&context.env),
             tmux_path: tmux.path().to_path_buf(),
             tmux: Tmux::new(tmux, Server::Socket(socket)),

@@ -97,9 +97,9 @@ async fn foreground(context: &Context, args: &Args, loaded: Loaded) -> Result<Ex
         ));
     }
     if users {
-        context.printer.note(
-            "warning: `routing.authorizedUsers` is empty: no person's event is acted on",
-        );
+        context
+            .printer
+            .note("warning: `routing.authorizedUsers` is empty: no person's event is acted on");
     }
     context.printer.note(&format!(
         "Receiving on {}\nSessions are in tmux{runner_note}: `the-loop sessions list`",
@@ -154,7 +154,7 @@ async fn check(context: &Context, args: &Args, loaded: Loaded) -> Result<Setup, 
         .into_iter()
         .collect();
     Ok(Setup {
-        tmux: crate::cli::setup::tmux(tmux, &config, &paths),
+        tmux: crate::cli::tools::server_of(tmux, &config, &paths),
         program: Tool::this_program(&context.env),
         config,
         file,
@@ -193,9 +193,10 @@ fn start_log() {
 
 /// Starts the receiver as a process of its own and waits until it answers.
 async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCode, Failure> {
-    loaded.paths.prepare().map_err(|error| {
-        Failure::failed("could not make the state directory").because(error)
-    })?;
+    loaded
+        .paths
+        .prepare()
+        .map_err(|error| Failure::failed("could not make the state directory").because(error))?;
     let log = loaded.paths.log();
     let webhook = &loaded.config.webhooks.gh_webhook;
     let mut invocation = Tool::this_program(&context.env)

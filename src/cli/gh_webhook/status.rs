@@ -27,10 +27,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
                 let value = serde_json::json!({ "schema": 1, "running": false });
                 context.printer.data(&value.to_string())?;
             } else {
-                context.printer.data(&format!(
-                    "not running\nconfiguration  {}",
-                    loaded.file.display()
-                ))?;
+                context
+                    .printer
+                    .data(&format!("not running\nconfiguration  {}", loaded.file.display()))?;
             }
             return Ok(ExitCode::FAILURE);
         };
@@ -55,8 +54,7 @@ fn render(status: &Status) -> String {
         .filter(|(_, number)| **number > 0)
         .map(|(state, number)| format!("{number} {state}"))
         .collect();
-    let deliveries =
-        if deliveries.is_empty() { "none".to_owned() } else { deliveries.join(", ") };
+    let deliveries = if deliveries.is_empty() { "none".to_owned() } else { deliveries.join(", ") };
     [
         format!("running        pid {} since {:.0}", status.pid, status.started_at),
         format!("receives on    {}", visible(&status.url)),

@@ -1,8 +1,18 @@
 //! `the-loop sessions close`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use super::{Context, Failure};
+use tokio::time::Instant;
+
+use super::{Context, Failure, Loaded, Registry, SessionStatus, Slug, resolve, tools};
+use crate::base::ids::DeliveryId;
+use crate::core::outcome::State;
+use crate::serve::control;
+use crate::state::inbox::{Inbox, LocalMessage};
+
+/// How long the receiver may take.
+const CLOSED_WITHIN: Duration = Duration::from_secs(15);
 
 /// End a session's agent; its history stays
 ///
@@ -15,6 +25,55 @@ pub(super) struct Args {
 }
 
 /// Runs the command.
-pub(super) fn run(_context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
-    Err(Failure::refused("this command is not built yet"))
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    let (slug, record) = resolve(&loaded, &args.item)?;
+    let short = record.work_item.reference.short();
+    let message = LocalMessage { item: record.work_item.reference, text: None };
+    context.block_on(async {
+        if let Some(id) = control::send_local(&loaded.paths.control(), &message).await? {
+            await_end(&loaded, &id).await?;
+        } else {
+            close_here(context, &loaded, &slug).await?;
+        }
+        context.printer.note(&format!("{short} is closed; its next event resumes it"));
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Waits until the receiver has closed the session.
+async fn await_end(loaded: &Loaded, id: &DeliveryId) -> Result<(), Failure> {
+    let failed = |error| Failure::failed("could not read the inbox").because(error);
+    let inbox = Inbox::read_only(&loaded.paths.inbox()).map_err(failed)?;
+    let deadline = Instant::now() + CLOSED_WITHIN;
+    loop {
+        let found = inbox.history(id).map_err(failed)?.map(|history| history.delivery);
+        match found.map(|delivery| (delivery.state, delivery.reason)) {
+            Some((State::Done, _)) => return Ok(()),
+            Some((state, reason)) if state.is_final() => {
+                return Err(Failure::failed(format!("it was not closed: {}", reason.explain()))
+                    .hint(format!("`the-loop events {id}` tells more")));
+            }
+            _ if Instant::now() > deadline => {
+                return Err(Failure::failed("it is not closed yet")
+                    .hint(format!("`the-loop events {id}` tells what becomes of it")));
+            }
+            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// Closes the session without a receiver.
+async fn close_here(context: &Context, loaded: &Loaded, slug: &Slug) -> Result<(), Failure> {
+    let failed = |error| Failure::failed("could not end the agent").because(error);
+    let tmux = tools::tmux(context, loaded).await?;
+    if let Some(pane) = tmux.find(&slug.tmux_name()).await.map_err(failed)?
+        && pane.is_of(slug)
+    {
+        tmux.kill(&pane).await.map_err(failed)?;
+    }
+    Registry::open(&loaded.paths.registry)
+        .update(slug, |record| record.status = SessionStatus::Closed)
+        .map(drop)
+        .map_err(|error| Failure::failed("could not note that it is closed").because(error))
 }

@@ -1,9 +1,16 @@
 //! `the-loop sessions send`.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{Context, Failure};
+use super::{Context, Failure, resolve};
+use crate::base::clock::Clock;
+use crate::serve::control;
+use crate::state::inbox::{Inbox, LocalMessage};
+
+/// The longest text, in bytes.
+const LIMIT: u64 = 1 << 20;
 
 /// Send a text to a session, through its queue
 ///
@@ -26,6 +33,43 @@ pub(super) struct Args {
 }
 
 /// Runs the command.
-pub(super) fn run(_context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
-    Err(Failure::refused("this command is not built yet"))
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    let (_, record) = resolve(&loaded, &args.item)?;
+    let text = text(context, args)?;
+    if text.trim().is_empty() {
+        return Err(Failure::refused("there is no text to send"));
+    }
+    let message = LocalMessage { item: record.work_item.reference, text: Some(text) };
+    let id = context.block_on(async {
+        if let Some(id) = control::send_local(&loaded.paths.control(), &message).await? {
+            return Ok(id);
+        }
+        let failed = |error| Failure::failed("could not write to the inbox").because(error);
+        loaded.paths.prepare().map_err(|error| {
+            Failure::failed("could not make the state directory").because(error)
+        })?;
+        let inbox = Inbox::open(&loaded.paths.inbox(), Clock::System).map_err(failed)?;
+        let id = control::put_local(&inbox, &message).await.map_err(failed)?;
+        inbox.close();
+        context.printer.note("no receiver runs: the text waits in the inbox for its start");
+        Ok(id)
+    })?;
+    context.printer.note(&format!("queued; `the-loop events {id}` tells what becomes of it"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(context: &Context, args: &Args) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let read = match (&args.text, &args.file) {
+        (_, Some(file)) => fs_err::File::open(context.env.cwd().join(file))
+            .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes)),
+        (Some(text), None) if text != "-" => return Ok(text.clone()),
+        _ => std::io::stdin().lock().take(LIMIT + 1).read_to_end(&mut bytes),
+    };
+    read.map_err(|error| Failure::failed("could not read the text").because(error))?;
+    if bytes.len() as u64 > LIMIT {
+        return Err(Failure::refused("the text is longer than 1 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::refused("the text is not UTF-8"))
 }

@@ -40,7 +40,11 @@ pub(super) struct Injector<'a> {
 
 impl Injector<'_> {
     /// Runs the injection to its end.
-    pub(super) async fn run(mut self, progress: Progress, call_off: &CancellationToken) -> Delivered {
+    pub(super) async fn run(
+        mut self,
+        progress: Progress,
+        call_off: &CancellationToken,
+    ) -> Delivered {
         let began = Instant::now();
         let profile = self.harness.profile();
         let pace = Pace {

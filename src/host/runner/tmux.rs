@@ -181,20 +181,17 @@ impl TmuxRunner {
         harness: Harness,
     ) -> Result<PathBuf, String> {
         if !record.cwd.is_dir() {
-            return Err(format!(
-                "the session's directory `{}` is not there",
-                record.cwd.display()
-            ));
+            return Err(format!("the session's directory `{}` is not there", record.cwd.display()));
         }
-        let tool = match record.harness {
-            HarnessName::Demo => &self.parts.program,
-            name => self
-                .parts
-                .harnesses
-                .get(&name)
-                .ok_or_else(|| format!("the harness `{}` was not found at start", name.as_str()))?,
-        };
-        let hook_command = format!("{} hook", shell_word(&self.parts.program.path().to_string_lossy()));
+        let tool =
+            match record.harness {
+                HarnessName::Demo => &self.parts.program,
+                name => self.parts.harnesses.get(&name).ok_or_else(|| {
+                    format!("the harness `{}` was not found at start", name.as_str())
+                })?,
+            };
+        let hook_command =
+            format!("{} hook", shell_word(&self.parts.program.path().to_string_lossy()));
         let empty = Vec::new();
         let plan = harness.start(&StartSpec {
             session_id: &record.harness_session_id,
@@ -215,7 +212,8 @@ impl TmuxRunner {
             .env("TERM", "screen-256color")
             .cwd(&record.cwd);
         let file = self.parts.paths.launch().join(format!("{slug}.json"));
-        let content = serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
+        let content =
+            serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
         atomic::write(&file, &content).map_err(|error| error.to_string())?;
         Ok(file)
     }

@@ -167,7 +167,9 @@ struct Row {
 
 fn parse(line: &str) -> Option<Row> {
     let fields: Vec<_> = line.splitn(FIELDS, '|').collect();
-    let &[server, session, pane, dead, mode, status, x, y, width, clients, ours, name] = &fields[..] else {
+    let &[server, session, pane, dead, mode, status, x, y, width, clients, ours, name] =
+        &fields[..]
+    else {
         return None;
     };
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());

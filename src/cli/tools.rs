@@ -1,0 +1,33 @@
+//! The tmux server that a command works with, through the binary that the
+//! doctor finds.
+
+use super::Context;
+use super::setup::Loaded;
+use crate::base::failure::Failure;
+use crate::core::config::Config;
+use crate::doctor::tool::{Origin, Tool, ToolId};
+use crate::doctor::{self};
+use crate::host::tmux::{Server, Tmux};
+use crate::state::paths::StatePaths;
+
+/// The server of the sessions: the configured socket's; a managed tmux has one
+/// of its own, because another version's client cannot talk to the user's
+/// server; else the user's own.
+pub(crate) fn server_of(tool: Tool, config: &Config, paths: &StatePaths) -> Tmux {
+    let server = match &config.routing.tmux.socket {
+        Some(socket) => Server::Socket(socket.clone()),
+        None if tool.origin() == Origin::Managed => Server::Socket(paths.tmux_socket()),
+        None => Server::Default,
+    };
+    Tmux::new(tool, server)
+}
+
+/// The server of the sessions, for a command that looks at them.
+pub(crate) async fn tmux(context: &Context, loaded: &Loaded) -> Result<Tmux, Failure> {
+    let dirs = context.dirs()?;
+    let found = doctor::find(ToolId::Tmux, &context.env, &dirs, &loaded.config.tools).await;
+    let tool = found.ok_or_else(|| {
+        Failure::refused("no usable tmux was found").hint("`the-loop doctor --for tmux` says why")
+    })?;
+    Ok(server_of(tool, &loaded.config, &loaded.paths))
+}
