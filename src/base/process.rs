@@ -25,6 +25,7 @@ pub struct Invocation {
     stdin: Vec<u8>,
     deadline: Duration,
     output_limit: usize,
+    own_group: bool,
 }
 
 impl Invocation {
@@ -39,6 +40,7 @@ impl Invocation {
             stdin: Vec::new(),
             deadline: Duration::from_secs(10),
             output_limit: 1 << 20,
+            own_group: true,
         }
     }
 
@@ -95,6 +97,14 @@ impl Invocation {
     #[must_use]
     pub fn output_limit(mut self, bytes: usize) -> Self {
         self.output_limit = bytes;
+        self
+    }
+
+    /// Leaves the program in our process group: for one that makes a session of
+    /// its own, which the leader of a group cannot.
+    #[must_use]
+    pub fn in_our_group(mut self) -> Self {
+        self.own_group = false;
         self
     }
 

@@ -143,20 +143,23 @@ impl Invocation {
         }
     }
 
-    /// Starts the program in a process group of its own and leaves it to the
-    /// caller. It is not killed when the handle is dropped.
+    /// Starts the program, in a process group of its own unless the invocation
+    /// says otherwise, and leaves it to the caller. It is not killed when the
+    /// handle is dropped.
     pub fn start(
         &self,
         stdin: Stdio,
         stdout: Stdio,
         stderr: Stdio,
     ) -> Result<tokio::process::Child, ExecError> {
-        let mut command = tokio::process::Command::from(self.command());
-        command
+        let mut command = self.command();
+        if self.own_group {
+            command.process_group(0);
+        }
+        tokio::process::Command::from(command)
             .stdin(stdin)
             .stdout(stdout)
             .stderr(stderr)
-            .process_group(0)
             .spawn()
             .map_err(|source| ExecError::NotStarted { command: self.display(), source })
     }

@@ -201,6 +201,7 @@ async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCo
     let webhook = &loaded.config.webhooks.gh_webhook;
     let mut invocation = Tool::this_program(&context.env)
         .invocation()
+        .in_our_group()
         .arg("--config")
         .arg(&loaded.file)
         .args(["gh-webhook", "start", "--detached"])
