@@ -356,14 +356,22 @@ impl Fake {
         if self.no_enter_until.is_some_and(|until| Instant::now() < until) {
             return false;
         }
-        let text: String = self
-            .text
-            .iter()
-            .map(|piece| match piece {
-                Ok(c) => c.to_string(),
-                Err(paste) => paste.clone(),
-            })
-            .collect();
+        let mut text = String::new();
+        let mut told = String::new();
+        for piece in &self.text {
+            match piece {
+                Ok(c) => {
+                    text.push(*c);
+                    told.push(*c);
+                }
+                Err(paste) => {
+                    text.push_str(paste);
+                    told.push_str("\n\n<pasted_content id=\"1e54\">\n");
+                    told.push_str(paste);
+                    told.push_str("\n</pasted_content id=\"1e54\">\n");
+                }
+            }
+        }
         if text.ends_with('\\') {
             self.text.pop();
             self.text.push(Ok('\n'));
@@ -389,15 +397,16 @@ impl Fake {
             _ => {}
         }
         self.note(&json!({ "prompt": text }));
+        // Hooks, transcript and model get a placeholder's text wrapped.
         if self.turn_ends.is_some() {
             self.record(&json!({
-                "type": "queue-operation", "operation": "enqueue", "content": text,
+                "type": "queue-operation", "operation": "enqueue", "content": told,
             }));
-            self.hook("UserPromptSubmit", json!({ "prompt": text }));
-            self.queue.push_back(text);
+            self.hook("UserPromptSubmit", json!({ "prompt": told }));
+            self.queue.push_back(told);
         } else {
-            self.hook("UserPromptSubmit", json!({ "prompt": text }));
-            self.begin_turn(&[text]);
+            self.hook("UserPromptSubmit", json!({ "prompt": told }));
+            self.begin_turn(&[told]);
         }
         false
     }
