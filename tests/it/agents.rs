@@ -228,8 +228,13 @@ impl Pane {
         self.wait("an empty box", || self.reading().is_ready());
     }
 
+    /// tmux knows that the pane is dead before it knows how its program ended.
     fn wait_until_dead(&self) {
-        self.wait("the end of the program", || self.state("#{pane_dead}") == "1");
+        let format = "#{pane_dead}#{pane_dead_status}#{pane_dead_signal}";
+        self.wait("the end of the program", || {
+            let state = self.state(format);
+            state.starts_with('1') && state.len() > 1
+        });
     }
 }
 
@@ -261,6 +266,21 @@ fn the_demo_agent_takes_a_paste_and_says_so() {
     }
     let turns = pane.signals().iter().filter(|signal| **signal == Signal::TurnEnded).count();
     assert_eq!(turns, 3);
+}
+
+#[test]
+fn what_terminals_draw_badly_is_still_known_as_ours() {
+    let hard = "👨\u{200d}👩\u{200d}👧\u{200d}👦 🏳\u{fe0f}\u{200d}🌈 🇩🇪 e\u{30b} क्षि ที่ مرحبا 각 ❤\u{fe0f} ﷽ …";
+    let mut panes = vec![Pane::demo()];
+    panes.push(Pane::fake(&json!({})));
+    for pane in panes {
+        pane.wait_until_ready();
+        let text = format!("[event {}] {hard} {hard}", marker(1));
+        pane.paste(&text);
+        pane.wait("the text in the box", || pane.reading().holds_only(&text, &marker(1)));
+        pane.press(&["Enter"]);
+        pane.wait("the proof", || pane.accepted() == std::slice::from_ref(&text));
+    }
 }
 
 #[test]
