@@ -142,6 +142,18 @@ pub struct StoredInvocation {
     cwd: Option<PathBuf>,
 }
 
+impl StoredInvocation {
+    /// The program's path.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The directory to run in; none keeps the caller's.
+    pub fn cwd(&self) -> Option<&Path> {
+        self.cwd.as_deref()
+    }
+}
+
 /// A word as a shell would need it, for messages only: no shell of ours reads it.
 pub fn shell_word(word: &str) -> String {
     let plain = !word.is_empty()

@@ -22,9 +22,10 @@ pub(super) struct Args {}
 /// Runs the command.
 #[expect(clippy::unnecessary_wraps, reason = "the form of every command")]
 pub(super) fn run(context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
-    if let Some(dir) = context.env.var_os(spool::DIR_VAR).map(Path::new)
-        && let Some(signal) = read(io::stdin().lock())
-    {
+    // Read first, whatever comes of it: the harness's pipe must not break.
+    let signal = read(io::stdin().lock());
+    let dir = context.env.var_os(spool::DIR_VAR).map(Path::new);
+    if let (Some(dir), Some(signal)) = (dir, signal) {
         // Nobody could be told: the agent must not notice.
         let _ = spool::write(dir, &signal);
     }

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use rustix::fs::OFlags;
 
 use super::Context;
-use crate::base::failure::Failure;
-use crate::base::process::StoredInvocation;
+use crate::base::failure::{Failure, chain};
+use crate::base::process::{ExecError, StoredInvocation};
 
 /// The most that a stored command line may take.
 const MAX_FILE: u64 = 1 << 20;
@@ -41,14 +41,24 @@ enum LoadError {
 /// Runs the command. Comes back only when it could not.
 pub(super) fn run(_context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let stored = load(&args.file).map_err(|error| {
-        Failure::refused("the agent was not started").because(error).hint(
-            "the receiver writes this file for each start; `the-loop launch` is not typed by hand",
-        )
+        Failure::refused("the agent was not started")
+            .because(error)
+            .hint("the receiver writes this file for each start; nobody types this command")
     })?;
-    let error = stored.exec();
-    Err(Failure::failed("the agent was not started")
-        .because(io::Error::other(crate::base::failure::chain(&error)))
-        .hint("the-loop doctor"))
+    let program = stored.program().display().to_string();
+    // A missing directory fails like a missing program does: say which it is.
+    let subject = match stored.cwd() {
+        Some(cwd) if !cwd.is_dir() => format!("its directory `{}`", cwd.display()),
+        _ => format!("`{program}`"),
+    };
+    // The whole command line would fill the pane, and the reason with it.
+    let reason = match stored.exec() {
+        ExecError::NotStarted { source, .. } => source,
+        error => io::Error::other(chain(&error)),
+    };
+    Err(Failure::failed(format!("the agent was not started: {subject}"))
+        .because(reason)
+        .hint("`the-loop doctor` says what is missing, and how to get it"))
 }
 
 /// Reads the command line, when nobody else can have written or read it. The

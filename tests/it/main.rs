@@ -6,6 +6,7 @@
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
 
+mod agents;
 mod cli;
 mod config;
 mod events;

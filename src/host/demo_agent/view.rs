@@ -94,7 +94,7 @@ impl Painter {
             Entry::Answer(text) => ("● ", "", text),
             Entry::Remark(text) => ("  ", "\x1b[38;5;246m", text),
         };
-        let mut rows = wrap(&visible_lines(text), self.columns.saturating_sub(2));
+        let mut rows = wrap(&visible_lines(&drawable(text)), self.columns.saturating_sub(2));
         let more = rows.len().saturating_sub(MAX_ECHO);
         if more > 0 {
             rows.truncate(MAX_ECHO);
@@ -124,7 +124,8 @@ impl Painter {
         }
         let rule = format!("\x1b[38;5;244m{}\x1b[m", "─".repeat(self.columns));
         lines.push(rule.clone());
-        let mut content = wrap(&visible_lines(&look.text), self.columns.saturating_sub(3));
+        let mut content =
+            wrap(&visible_lines(&drawable(&look.text)), self.columns.saturating_sub(3));
         // A text that is higher than the window shows its end.
         let room = self.rows.saturating_sub(lines.len() + 3).max(1);
         content.drain(..content.len().saturating_sub(room));
@@ -155,6 +156,12 @@ impl Painter {
         out.push_str("\x1b8");
         self.above = cursor_row;
     }
+}
+
+/// The text without what only joins or varies the signs of an emoji: not every
+/// terminal draws it, and none should be told that it stands there.
+fn drawable(text: &str) -> String {
+    text.chars().filter(|c| !matches!(c, '\u{200d}' | '\u{fe00}'..='\u{fe0f}')).collect()
 }
 
 /// The text in rows that fit `width`, at least one. Rows break anywhere.
