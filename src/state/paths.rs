@@ -243,4 +243,37 @@ mod tests {
         assert!(error.contains("chmod 700"), "{error}");
         assert_eq!(fs::metadata(&shared).unwrap().permissions().mode() & 0o777, 0o777);
     }
+
+    #[test]
+    fn a_trap_in_the_place_for_long_sockets_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let long = root.path().join("d".repeat(100));
+        let at = |short: &str| StatePaths {
+            short: root.path().join(short),
+            ..paths(root.path(), Some(long.clone()))
+        };
+        at("fresh").prepare().unwrap();
+        assert!(at("fresh").control().starts_with(root.path().join("fresh")));
+        let fresh = fs::metadata(root.path().join("fresh")).unwrap();
+        assert_eq!(fresh.permissions().mode() & 0o777, 0o700);
+
+        std::os::unix::fs::symlink(root.path().join("fresh"), root.path().join("link")).unwrap();
+        let error = at("link").prepare().unwrap_err().to_string();
+        assert!(error.contains("is not a directory"), "{error}");
+        fs::create_dir(root.path().join("open")).unwrap();
+        fs::set_permissions(root.path().join("open"), PermissionsExt::from_mode(0o755)).unwrap();
+        let error = at("open").prepare().unwrap_err().to_string();
+        assert!(error.contains("others may use"), "{error}");
+    }
+
+    #[test]
+    fn everything_is_made_private() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = paths(root.path(), None);
+        paths.prepare().unwrap();
+        for dir in [&paths.dir, &paths.registry, &paths.spool(), &paths.launch()] {
+            assert_eq!(fs::metadata(dir).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        paths.prepare().unwrap();
+    }
 }

@@ -149,6 +149,13 @@ fn a_wrong_command_line_is_exit_2_and_names_the_nearest() {
 }
 
 #[test]
+fn the_version_is_printed() {
+    let said = Place::new().run(&["--version"]);
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(said, format!("exit 0\n--- stdout\nthe-loop {version}\n--- stderr\n"));
+}
+
+#[test]
 fn a_missing_configuration_is_said_with_one_to_begin_with() {
     let place = Place::new();
     let mut out = place.run(&["sessions", "list"]);

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use proptest::prelude::*;
 use the_loop::core::config::{Config, MAX_BYTES, RunnerKind, parse, parse_bytes};
 
 fn refused(text: &str) -> String {
@@ -180,6 +181,32 @@ fn hostile_texts_are_refused_soon() {
         assert!(error.lines().next().unwrap().ends_with(said), "{error}");
 
         assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_the_reader_or_the_terminal(
+        parts in prop::collection::vec(prop_oneof![
+            Just("routing:".to_owned()), Just("\n".to_owned()), Just("  ".to_owned()),
+            Just("runner: ".to_owned()), Just("\t".to_owned()), Just("- ".to_owned()),
+            Just("tmux".to_owned()), Just("secretEnv: ".to_owned()), Just("{".to_owned()),
+            Just("[".to_owned()), Just("}".to_owned()), Just("\"".to_owned()),
+            Just("&a ".to_owned()), Just("*a".to_owned()), Just("|\n".to_owned()),
+            Just("\r".to_owned()), Just("\u{2028}".to_owned()), Just("? ".to_owned()),
+            Just(": ".to_owned()), Just("tools: {tmux: ".to_owned()), Just("!t ".to_owned()),
+            "\\PC{0,8}", any::<char>().prop_map(String::from), "[a-z: ,]{60,200}",
+        ], 0..24),
+    ) {
+        let text = parts.concat();
+        if let Err(error) = parse(&text, Path::new("c.yaml")) {
+            let said = error.render();
+            for line in said.lines().skip(1) {
+                prop_assert!(line.chars().count() <= 80, "{}", line);
+            }
+            let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            prop_assert!(!said.contains(acts), "{:?}", said);
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Args {
     item: String,
 
     /// The text; `-` reads it from standard input
-    #[arg(required_unless_present = "file", conflicts_with = "file", allow_hyphen_values = true)]
+    #[arg(required_unless_present = "file", conflicts_with = "file")]
     text: Option<String>,
 
     /// Read the text from a file

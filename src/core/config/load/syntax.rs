@@ -11,8 +11,10 @@ pub(super) fn explain(file: &Path, text: &str, error: &serde_yaml::Error) -> Con
     let spot = error.location().map(|at| Spot { line: at.line(), column: at.column() });
     let has = |part: &str| said.contains(part);
     let fault = |message: &str| ConfigError::whole(file, message).at(text, spot);
-    let line = spot.and_then(|spot| yaml_lines(text).get(spot.line - 1).copied()).unwrap_or("");
-    let here = spot.and_then(|spot| line.chars().nth(spot.column - 1));
+    let line = spot
+        .and_then(|spot| yaml_lines(text).get(spot.line.checked_sub(1)?).copied())
+        .unwrap_or_default();
+    let here = spot.and_then(|spot| line.chars().nth(spot.column.checked_sub(1)?));
 
     if has("cannot start any token") && line.trim_start_matches(' ').starts_with('\t') {
         let column = line.chars().take_while(|c| *c == ' ').count() + 1;
@@ -22,7 +24,7 @@ pub(super) fn explain(file: &Path, text: &str, error: &serde_yaml::Error) -> Con
             .hint("indent with spaces");
     }
     if has("cannot start any token") {
-        let here = here.unwrap_or(' ');
+        let here = crate::base::text::visible(&here.unwrap_or(' ').to_string());
         return fault(&format!("a value cannot start with `{here}`")).hint("put it into quotes");
     }
     if has("mapping values are not allowed") {
