@@ -5,5 +5,7 @@
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
 
+mod doctor;
+mod install;
 mod support;
 mod tidy;

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::source::{Source, is_allowed, is_loopback};
 use super::{InstallError, Job, Progress, SIZE_LIMIT, digest_of, file_error};
-use crate::core::platform::Pin;
+use crate::core::platform::{Format, Pin};
 
 /// How long a server may take to be reached.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
@@ -59,7 +59,13 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
 /// can show both digests.
 fn locate(folder: &Path, pin: &Pin) -> Result<PathBuf, InstallError> {
     let named = folder.join(pin.file_name());
+    // A folder of downloads can hold anything: only what may be the file is read.
+    let size = pin.size.filter(|_| pin.format == Format::Binary);
     let is_pinned = |path: &Path| {
+        let length = fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len());
+        if length > SIZE_LIMIT || size.is_some_and(|size| size != length) {
+            return false;
+        }
         digest_of(path, SIZE_LIMIT).ok().flatten().is_some_and(|digest| {
             digest == pin.sha256 || pin.binary_sha256.as_ref() == Some(&digest)
         })
