@@ -72,7 +72,7 @@ impl Place {
         self.command(path, args).envs(more.iter().copied()).output().unwrap()
     }
 
-    fn command(&self, path: &str, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, path: &str, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_the-loop"));
         command.args(args).env_clear().envs(self.vars(path)).current_dir(self.path("home"));
         command
@@ -204,7 +204,14 @@ fn a_binary_that_does_not_work_is_named_with_its_reason() {
         ("hangs", 0o755, script("exec /bin/sleep 60"), "tmux.runs", "did not answer within 5 s"),
         ("garbage", 0o755, script("echo hello there"), "tmux.version", "`hello there`"),
         ("too old", 0o755, script("echo tmux 2.9a"), "tmux.version", "3.2 or newer is needed"),
-        ("no server", 0o755, script("echo tmux 3.3a"), "tmux.pane", "never showed its text"),
+        (
+            "refuses",
+            0o755,
+            script("[ \"$1\" = -V ] && { echo tmux 3.3a; exit; }; echo no room >&2; exit 1"),
+            "tmux.server",
+            "no room",
+        ),
+        ("no pane", 0o755, script("echo tmux 3.3a"), "tmux.pane", "never showed its text"),
         ("swallows", 0o755, swallows.into_bytes(), "tmux.paste", "0 bytes arrived"),
     ];
     std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Managed installs: the real ttyd with its real pin out of a folder and from a
 //! server, and archives that are wrong in every way.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -386,6 +386,24 @@ async fn one_that_waits_says_for_whom() {
     install(&place.env(path), ToolId::Tmux, &pin, &store, &source, &said).await.unwrap();
     let said = said.said.0.into_inner().unwrap();
     assert_eq!(said[0], "waiting for pid 42, which is installing tmux");
+}
+
+#[test]
+fn an_install_that_waits_can_be_interrupted() {
+    let place = Place::new();
+    let dir = place.path("home/data/tools/ttyd");
+    std::fs::create_dir_all(&dir).unwrap();
+    let lock = std::fs::File::create(dir.join(".lock")).unwrap();
+    lock.lock().unwrap();
+    let args = ["doctor", "--install", "ttyd", "--offline", "/nowhere"];
+    let mut child =
+        place.command("/usr/bin:/bin", &args).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "waiting for another process, which is installing ttyd\n");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 /// Lets the lock go when it is told that somebody waits.
