@@ -50,7 +50,7 @@ fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs
             severity: Severity::Note,
             checked: true,
             what: format!("{}{told}: {}", id.as_str(), defect.text),
-            evidence: vec!["the-loop never does that; a tmux.conf might".to_owned()],
+            evidence: Vec::new(),
             remedy: None,
         });
     }
@@ -128,4 +128,51 @@ fn remedy_for_trouble(id: ToolId, lost: &Lost, host: &Host) -> Remedy {
         _ => {}
     }
     remedy
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::base::env::Env;
+    use crate::core::platform::Facts;
+    use crate::doctor::Report;
+    use crate::doctor::probe::Unchecked;
+
+    #[test]
+    fn what_could_not_be_tried_is_no_error_and_not_silent_either() {
+        let env = Env::fixed([("PATH", "/bin")], "/", "/bin/the-loop");
+        let tool = Tool::candidate("tmux", Path::new("/bin/tmux"), Origin::System, &env);
+        let why = "no directory can be made".to_owned();
+        let resolution = Resolution {
+            id: ToolId::Tmux,
+            chosen: Some(tool),
+            lost: Vec::new(),
+            unchecked: vec![Unchecked { check: "paste", why }],
+        };
+        let host = Host::from_facts(&Facts::default());
+        let findings = findings(&resolution, &host, &Needs::default());
+        let report = Report::new(host, vec![resolution], findings);
+        assert_eq!((report.exit_code(), report.errors_text()), (3, None));
+        let text = report.render(false);
+        assert!(text.contains("! unknown   could not try tmux: no directory"), "{text}");
+        assert!(text.contains("1 check could not be made"), "{text}");
+        assert!(report.tool(ToolId::Tmux).is_some());
+    }
+
+    #[test]
+    fn a_broken_managed_tool_is_installed_again_and_a_file_made_executable() {
+        let host = Host::from_facts(&Facts::default());
+        let remedy = |why, origin| {
+            let lost = Lost { path: "/a b/tmux".into(), origin, why };
+            remedy_for_trouble(ToolId::Tmux, &lost, &host)
+        };
+        let again = remedy(Trouble::NotExecutable, Origin::Managed);
+        assert_eq!(again.commands, ["the-loop doctor --install tmux"]);
+        let chmod = remedy(Trouble::NotExecutable, Origin::System);
+        assert_eq!(chmod.commands, ["chmod +x '/a b/tmux'"]);
+        let configured = remedy(Trouble::Missing, Origin::Configured);
+        assert!(configured.note.unwrap().contains("tools.tmux.path"));
+    }
 }

@@ -79,11 +79,8 @@ pub enum InstallError {
         url: String,
     },
     /// The value of `THE_LOOP_MIRROR` is no URL.
-    #[error("`{value}` in THE_LOOP_MIRROR is not a URL (https://…, file:///…)")]
-    BadMirror {
-        /// The value.
-        value: String,
-    },
+    #[error("THE_LOOP_MIRROR is not a URL of a mirror (https://… or file:///…)")]
+    BadMirror,
     /// The download failed.
     #[error("could not download `{url}`")]
     Download {

@@ -9,8 +9,10 @@
 mod agents;
 mod cli;
 mod config;
+mod doctor;
 mod events;
 mod inbox;
+mod install;
 mod main_job;
 mod receiver;
 mod registry;

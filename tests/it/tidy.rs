@@ -12,6 +12,8 @@ const FENCES: &[(&str, &[&str])] = &[
     ("hyper", &["base/http", "serve/"]),
     ("hyper_util", &["base/http", "serve/"]),
     ("reqwest", &["doctor/install"]),
+    ("tar", &["doctor/install"]),
+    ("flate2", &["doctor/install"]),
     ("rusqlite", &["state/inbox"]),
     ("clap", &["cli"]),
     ("minijinja", &["core/routing/prompt"]),

@@ -9,9 +9,9 @@ use fs_err as fs;
 use reqwest::{Client, Url, redirect};
 use sha2::{Digest, Sha256};
 
-use super::source::{Source, is_allowed, is_loopback};
+use super::source::{Source, is_allowed, is_loopback, shown};
 use super::{InstallError, Job, Progress, SIZE_LIMIT, digest_of, file_error};
-use crate::core::platform::Pin;
+use crate::core::platform::{Format, Pin};
 
 /// How long a server may take to be reached.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
@@ -36,9 +36,9 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
     let file = job.work.download();
     match (job.source.url(job.pin)?, job.source) {
         (Some(url), _) => {
-            progress.say(&format!("downloading {url}"));
+            progress.say(&format!("downloading {}", shown(&url)));
             let sha256 = download(&url, &file, job.pin.size.unwrap_or(SIZE_LIMIT)).await?;
-            Ok(Fetched { file, from: url.to_string(), sha256 })
+            Ok(Fetched { file, from: shown(&url), sha256 })
         }
         (None, Source::Folder(folder)) => {
             let found = locate(folder, job.pin)?;
@@ -59,7 +59,13 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
 /// can show both digests.
 fn locate(folder: &Path, pin: &Pin) -> Result<PathBuf, InstallError> {
     let named = folder.join(pin.file_name());
+    // A folder of downloads can hold anything: only what may be the file is read.
+    let size = pin.size.filter(|_| pin.format == Format::Binary);
     let is_pinned = |path: &Path| {
+        let length = fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len());
+        if length > SIZE_LIMIT || size.is_some_and(|size| size != length) {
+            return false;
+        }
         digest_of(path, SIZE_LIMIT).ok().flatten().is_some_and(|digest| {
             digest == pin.sha256 || pin.binary_sha256.as_ref() == Some(&digest)
         })
@@ -86,22 +92,22 @@ fn locate(folder: &Path, pin: &Pin) -> Result<PathBuf, InstallError> {
 
 async fn download(url: &Url, file: &Path, limit: u64) -> Result<String, InstallError> {
     let failed = |error: reqwest::Error| InstallError::Download {
-        url: url.to_string(),
+        url: shown(url),
         source: error.without_url(),
     };
-    let too_long = || InstallError::TooLarge { from: url.to_string(), limit };
+    let too_long = || InstallError::TooLarge { from: shown(url), limit };
     let mut response =
         client(url).map_err(failed)?.get(url.clone()).send().await.map_err(failed)?;
     if !response.status().is_success() {
         let status = response.status().as_u16();
-        return Err(InstallError::Status { url: url.to_string(), status });
+        return Err(InstallError::Status { url: shown(url), status });
     }
     if response.content_length().is_some_and(|length| length > limit) {
         return Err(too_long());
     }
     let mut target = Hashing::new(create(file)?, limit);
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
-        target.write_all(&chunk).map_err(|error| too_large(error, url.as_str(), file))?;
+        target.write_all(&chunk).map_err(|error| too_large(error, &shown(url), file))?;
     }
     Ok(target.finish().1)
 }

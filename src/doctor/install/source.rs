@@ -30,34 +30,42 @@ impl Source {
             return Ok(Self::Folder(env.cwd().join(folder)));
         }
         let Some(mirror) = env.var(MIRROR) else { return Ok(Self::Upstream) };
-        let bad = || InstallError::BadMirror { value: mirror.to_owned() };
-        let url = Url::parse(mirror).map_err(|_| bad())?;
+        let url = Url::parse(mirror).map_err(|_| InstallError::BadMirror)?;
         match url.scheme() {
-            "file" => url.to_file_path().map(Self::Folder).map_err(|()| bad()),
+            "file" => url.to_file_path().map(Self::Folder).map_err(|()| InstallError::BadMirror),
             "http" | "https" if is_allowed(&url) => Ok(Self::Mirror(mirror.to_owned())),
-            "http" => Err(InstallError::InsecureUrl { url: mirror.to_owned() }),
-            _ => Err(bad()),
+            "http" => Err(InstallError::InsecureUrl { url: shown(&url) }),
+            _ => Err(InstallError::BadMirror),
         }
     }
 
     /// The URL that a build is downloaded from; `None` for a folder.
     pub(super) fn url(&self, pin: &Pin) -> Result<Option<Url>, InstallError> {
-        let bad = |value: &str| InstallError::BadMirror { value: value.to_owned() };
-        let upstream = Url::parse(&pin.url).map_err(|_| bad(&pin.url))?;
+        let upstream =
+            Url::parse(&pin.url).map_err(|_| InstallError::InsecureUrl { url: pin.url.clone() })?;
         let url = match self {
             Self::Upstream => upstream,
             Self::Mirror(base) => {
                 Url::parse(&format!("{}{}", base.trim_end_matches('/'), upstream.path()))
-                    .map_err(|_| bad(base))?
+                    .map_err(|_| InstallError::BadMirror)?
             }
             Self::Folder(_) => return Ok(None),
         };
         if is_allowed(&url) {
             Ok(Some(url))
         } else {
-            Err(InstallError::InsecureUrl { url: url.to_string() })
+            Err(InstallError::InsecureUrl { url: shown(&url) })
         }
     }
+}
+
+/// The URL for a message: a mirror's may hold a password.
+pub(super) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    // Only a URL without a host refuses, and that one has no password.
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    url.to_string()
 }
 
 /// Whether a download may go there: https, or http to this machine itself.
@@ -98,8 +106,16 @@ mod tests {
             assert!(matches!(choose(refused), Err(InstallError::InsecureUrl { .. })), "{refused}");
         }
         for bad in ["ftp://a.b", "not a url", "/a/path"] {
-            assert!(matches!(choose(bad), Err(InstallError::BadMirror { .. })), "{bad}");
+            assert!(matches!(choose(bad), Err(InstallError::BadMirror)), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_password_of_a_mirror_is_never_shown() {
+        let error = choose("http://me:s3cret@a.b/c").unwrap_err().to_string();
+        assert!(error.contains("http://a.b/c") && !error.contains("s3cret"), "{error}");
+        let error = choose("s3cret").unwrap_err().to_string();
+        assert!(!error.contains("s3cret"), "{error}");
     }
 
     #[test]

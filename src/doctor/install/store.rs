@@ -3,6 +3,7 @@
 //! becomes active by one rename.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,10 @@ use crate::core::platform::{Pin, Version};
 use crate::doctor::tool::ToolId;
 
 const RECEIPT: &str = "receipt.json";
+/// How long another install of the same tool is waited for: longer than a
+/// download may take.
+const LOCK_DEADLINE: Duration = Duration::from_mins(15);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const WORK_PREFIX: &str = ".work-";
 
 /// The folder of all managed tools.
@@ -117,16 +122,21 @@ impl Store {
         files::private_dir(&dir).map_err(file_error(&dir))?;
         let path = dir.join(".lock");
         let failed = |source| InstallError::Lock { tool: id.as_str(), source };
-        let mut lock = match LockFile::try_acquire(&path) {
-            Err(LockError::Held { holder, .. }) => {
-                progress.say(&format!("waiting for {holder}, which is installing {}", id.as_str()));
-                let path = path.clone();
-                tokio::task::spawn_blocking(move || LockFile::acquire(&path))
-                    .await
-                    .map_err(|error| InstallError::File { path: dir, source: error.into() })?
-                    .map_err(failed)?
+        let start = Instant::now();
+        let mut is_told = false;
+        // Asked again and again, and not waited for in the kernel: an interrupt ends it.
+        let mut lock = loop {
+            match LockFile::try_acquire(&path) {
+                Err(LockError::Held { holder, .. }) if start.elapsed() < LOCK_DEADLINE => {
+                    if !is_told {
+                        let name = id.as_str();
+                        progress.say(&format!("waiting for {holder}, which is installing {name}"));
+                        is_told = true;
+                    }
+                    tokio::time::sleep(LOCK_PAUSE).await;
+                }
+                result => break result.map_err(failed)?,
             }
-            result => result.map_err(failed)?,
         };
         lock.describe(&format!("pid {}", std::process::id())).map_err(failed)?;
         Ok(lock)

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
@@ -71,11 +72,19 @@ impl Doomed {
     /// Waits until the process is gone, and kills it when that takes too long.
     pub(super) async fn wait(mut self, limit: Duration) {
         let Some(pid) = self.0.take() else { return };
-        let gone = async || test_kill_process(pid).is_err().then_some(());
+        let gone = async || is_over(pid).then_some(());
         if wait_for(limit, gone).await.is_none() {
             let _ = kill_process(pid, Signal::KILL);
         }
     }
+}
+
+/// Whether a process has ended. An init that is slow to reap keeps its entry for
+/// a while; in a container there may be none that does.
+fn is_over(pid: Pid) -> bool {
+    let stat = format!("/proc/{}/stat", pid.as_raw_pid());
+    test_kill_process(pid).is_err()
+        || fs::read_to_string(stat).is_ok_and(|stat| stat.contains(") Z "))
 }
 
 impl Drop for Doomed {
