@@ -40,6 +40,9 @@ pub const MAX_CONNECTIONS: usize = 1024;
 /// of deliveries that finds it full is reset, and GitHub does not try again.
 pub const BACKLOG: u32 = 1024;
 
+/// How long a request's header may be.
+pub const MAX_HEADER: usize = 64 << 10;
+
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -151,6 +154,8 @@ async fn connection(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIMEOUT)
+            .max_header_size(MAX_HEADER)
+            .max_buf_size(2 * MAX_HEADER)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app))
             .with_upgrades()
     );

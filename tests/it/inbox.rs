@@ -299,7 +299,16 @@ async fn a_full_disk_is_an_error_that_passes_and_a_small_write_is_not_its_victim
         .unwrap();
     inbox.limit_pages(pages + 2).await.unwrap();
     let large = || NewDelivery { body: vec![b' '; 1 << 20], ..new("large") };
-    let (full, small) = tokio::join!(inbox.accept(large()), inbox.accept(new("small")));
+    // While the writer waits for the lock, the others gather for one commit.
+    let lock = Connection::open(home.path()).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let unlock = async { lock.execute_batch("ROLLBACK").unwrap() };
+    let (_, full, small, ()) = tokio::join!(
+        inbox.accept(new("first")),
+        inbox.accept(large()),
+        inbox.accept(new("small")),
+        unlock,
+    );
     let error = full.unwrap_err();
     assert!(matches!(error, InboxError::Full { .. }), "{error:?}");
     assert_eq!(small.unwrap(), Accepted::New);

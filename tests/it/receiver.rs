@@ -381,16 +381,107 @@ async fn a_full_disk_is_503_until_there_is_room() {
 }
 
 #[tokio::test]
-async fn half_a_header_is_cut() {
+async fn nobody_holds_a_connection_by_saying_half_a_header_or_nothing() {
     let server = Server::start().await;
-    let begin = Instant::now();
-    let mut stream = server.connect().await;
-    stream.write_all(b"POST /gh-webhook HTTP/1.1\r\nhost: x\r\nx-half").await.unwrap();
-    let answer = answer(&mut stream).await;
-    assert!(answer.is_empty() || status(&answer) == 408, "{answer}");
-    let took = begin.elapsed();
-    assert!(took >= http::HEADER_TIMEOUT && took < http::HEADER_TIMEOUT * 2, "{took:?}");
+    let whole = Request::new("a").without("connection").bytes();
+    let (whole, begin) = (String::from_utf8(whole).unwrap(), Instant::now());
+    let half = "POST /gh-webhook HTTP/1.1\r\nhost: x\r\nx-half";
+    let both = format!("{whole}{half}");
+    let say = async |text: &str| {
+        let mut stream = server.connect().await;
+        stream.write_all(text.as_bytes()).await.unwrap();
+        (answer(&mut stream).await, begin.elapsed())
+    };
+    for (answer, took) in <[_; 4]>::from(tokio::join!(say(half), say(""), say(&whole), say(&both)))
+    {
+        let codes: Vec<_> = answer.lines().filter(|line| line.starts_with("HTTP/")).collect();
+        assert!(codes.len() <= 1, "{codes:?}");
+        assert!(took >= http::HEADER_TIMEOUT && took < http::HEADER_TIMEOUT * 2, "{took:?}");
+    }
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_header_without_end_is_431() {
+    let server = Server::start().await;
+    let request = Request::new("a").with("x-long", vec![b'x'; http::MAX_HEADER]);
+    assert_eq!(server.send(request).await, 431);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_can_be_upgraded() {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::http::Response;
+    use hyper_util::rt::TokioIo;
+
+    let echo = async |mut request: axum::extract::Request| {
+        let upgrade = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let mut stream = TokioIo::new(upgrade.await.unwrap());
+            let mut word = [0; 4];
+            stream.read_exact(&mut word).await.unwrap();
+            stream.write_all(&word).await.unwrap();
+        });
+        let switch = Response::builder().status(101).header("upgrade", "echo");
+        switch.header("connection", "upgrade").body(Body::empty()).unwrap()
+    };
+    let listener = http::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let stop = CancellationToken::new();
+    let app = Router::new().fallback(echo);
+    let task = tokio::spawn(http::serve(Listener::Tcp(listener), app, stop.clone()));
+    let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\nping";
+    stream.write_all(request).await.unwrap();
+    let answer = answer(&mut stream).await;
+    assert_eq!(status(&answer), 101);
+    assert!(answer.ends_with("\r\n\r\nping"), "{answer}");
+    stop.cancel();
+    timeout(SOON, task).await.unwrap().unwrap();
+}
+
+const CHILD: &str = "THE_LOOP_TEST_DESCRIPTORS";
+
+/// Not a test: what the next one runs, because the limit is the whole process's.
+#[tokio::test]
+async fn serves_again_after_having_had_no_descriptors() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let server = Server::start().await;
+    let mut stream = server.connect().await;
+    // A whole answer first, so that everything that is opened late is open.
+    assert_eq!(server.send(Request::new("before")).await, 202);
+    let mut held = vec![std::fs::File::open("/dev/null").unwrap()];
+    setrlimit(Resource::Nofile, Rlimit { current: Some(100), maximum: Some(100) }).unwrap();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        held.push(file);
+    }
+    held.pop();
+    // It takes the last descriptor; the server has none to accept it with.
+    let mut late = server.connect().await;
+    late.write_all(&Request::new("late").bytes()).await.unwrap();
+    let waits = timeout(Duration::from_millis(200), late.read_u8()).await;
+    assert!(waits.is_err(), "{waits:?}");
+    // The one that it has already is served all the same.
+    stream.write_all(&Request::new("early").bytes()).await.unwrap();
+    assert_eq!(status(&answer(&mut stream).await), 202);
+    held.clear();
+    assert_eq!(status(&answer(&mut late).await), 202);
+    server.stop().await;
+}
+
+#[test]
+fn no_descriptors_left_is_survived() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["receiver::serves_again_after_having_had_no_descriptors", "--exact"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[tokio::test]

@@ -167,6 +167,41 @@ mod tests {
         assert_eq!(form_value(b"", "payload"), None);
     }
 
+    /// A body that arrives in one piece, read within a budget of two units.
+    async fn read_within(
+        budget: &Budget,
+        length: usize,
+        signature: Signature,
+    ) -> Result<Verified, Reply> {
+        let body = Body::from(vec![b' '; length]);
+        read(body, &HeaderMap::new(), signature, budget).await
+    }
+
+    #[tokio::test]
+    async fn bodies_share_the_memory_and_wait_for_it() {
+        let budget = Budget(Arc::new(Semaphore::new(2)));
+        let large = FREE + UNIT + 1;
+        let first = read_within(&budget, large, Signature::NotNeeded).await.unwrap();
+        // The next large one waits; a small one and one that is no delivery do not.
+        let mut second = Box::pin(read_within(&budget, large, Signature::NotNeeded));
+        assert!(poll_once(&mut second).await.is_none());
+        read_within(&budget, FREE, Signature::NotNeeded).await.unwrap();
+        let garbage = read_within(&budget, large, Signature::Garbage).await;
+        assert_eq!(garbage.err().unwrap().0, StatusCode::UNAUTHORIZED);
+        drop(first);
+        assert_eq!(second.await.unwrap().bytes.len(), large);
+        assert_eq!(budget.0.available_permits(), 2);
+    }
+
+    /// What a future has to say now, if anything.
+    async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = std::future::ready(()) => None,
+        }
+    }
+
     #[test]
     fn only_one_json_object_is_json() {
         for json in [r#" {"a":1}"#, "{}", r#"{"a":"\ud83d"}"#, r#"{"a":1,"a":2}"#] {

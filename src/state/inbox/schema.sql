@@ -1,6 +1,6 @@
 -- Version 1. Times are milliseconds since 1970, UTC.
 CREATE TABLE deliveries (
-    seq         INTEGER PRIMARY KEY AUTOINCREMENT, -- order of arrival
+    seq         INTEGER PRIMARY KEY,               -- order of arrival
     id          TEXT NOT NULL UNIQUE,
     kind        TEXT NOT NULL,                     -- github, local
     event       TEXT NOT NULL,
@@ -39,11 +39,11 @@ CREATE INDEX routes_by_slug ON routes (slug, seq);
 
 -- The event log: only ever appended to.
 CREATE TABLE steps (
-    step   INTEGER PRIMARY KEY,
     seq    INTEGER NOT NULL,
+    step   INTEGER NOT NULL,                       -- 1, 2, … of its delivery
     at     INTEGER NOT NULL,
     state  TEXT NOT NULL,
     reason TEXT NOT NULL,
-    detail TEXT
-) STRICT;
-CREATE INDEX steps_by_delivery ON steps (seq, step);
+    detail TEXT,
+    PRIMARY KEY (seq, step)
+) STRICT, WITHOUT ROWID;

@@ -351,7 +351,8 @@ fn append(
 ) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO steps (seq, at, state, reason, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO steps (seq, step, at, state, reason, detail)
+             SELECT ?1, coalesce(max(step), 0) + 1, ?2, ?3, ?4, ?5 FROM steps WHERE seq = ?1",
         )?
         .execute(params![seq, now, state.as_str(), reason.as_str(), detail])
         .map(drop)
