@@ -25,6 +25,18 @@ pub fn env(home: &Path) -> Env {
     )
 }
 
+/// The tmux that the tests use: the host's, or the one that
+/// `THE_LOOP_TEST_TMUX` names.
+pub fn tmux_path() -> PathBuf {
+    if let Some(path) = std::env::var_os("THE_LOOP_TEST_TMUX") {
+        return Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    }
+    let path = std::env::var_os("PATH").unwrap();
+    let found =
+        std::env::split_paths(&path).map(|dir| dir.join("tmux")).find(|path| path.is_file());
+    found.expect("the tests need tmux: run scripts/test")
+}
+
 /// A private tmux server's socket; the server ends when this is dropped.
 pub struct TmuxServer {
     pub socket: PathBuf,
@@ -39,7 +51,7 @@ impl TmuxServer {
 
     /// Runs a tmux command of the test's own on this server.
     pub fn run(&self, args: &[&str]) -> String {
-        let output = std::process::Command::new("tmux")
+        let output = std::process::Command::new(tmux_path())
             .args(["-u", "-f", "/dev/null", "-S"])
             .arg(&self.socket)
             .args(args)
@@ -102,10 +114,11 @@ impl World {
         let socket = self.tmux.socket.display();
         let indented: String = routing.lines().map(|line| format!("  {line}\n")).collect();
         let text = format!(
-            "routing:\n  runner: tmux\n  spawnOnUnmatched: labeled\n  \
+            "tools:\n  tmux:\n    path: {}\nrouting:\n  runner: tmux\n  spawnOnUnmatched: labeled\n  \
              autoExecuteLabel: go\n  authorizedUsers: [alice]\n{indented}  \
              tmux:\n    socket: {socket}\n    readyTimeoutSeconds: 20\n\
-             webhooks:\n  ghWebhook:\n    port: 0\n{rest}"
+             webhooks:\n  ghWebhook:\n    port: 0\n{rest}",
+            tmux_path().display()
         );
         std::fs::write(self.config(), text).unwrap();
     }

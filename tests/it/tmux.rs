@@ -1,6 +1,9 @@
 //! The tmux driver, on the real tmux.
 
+use the_loop::base::dirs::Dirs;
 use the_loop::base::ids::{Marker, WorkItem};
+use the_loop::core::config::Tools;
+use the_loop::doctor::{self, ToolId};
 use the_loop::host::tmux::{NewSession, Pane, PaneState, Server, Tmux, TmuxError};
 
 use crate::support::{TmuxServer, env, eventually};
@@ -18,7 +21,10 @@ async fn world() -> World {
 }
 
 async fn tmux_tool(env: &the_loop::base::env::Env) -> the_loop::doctor::tool::Tool {
-    the_loop::doctor::tool::Tool::temporary("/usr/bin/tmux".as_ref(), env.clone())
+    let dirs = Dirs::new(&env.clone().with_var("THE_LOOP_HOME", "/nonexistent")).unwrap();
+    let mut tools = Tools::default();
+    tools.tmux.path = Some(crate::support::tmux_path());
+    doctor::find(ToolId::Tmux, env, &dirs, &tools).await.expect("the tests need a tmux")
 }
 
 fn item(text: &str) -> WorkItem {

@@ -163,5 +163,5 @@ pub(super) async fn news(watch: &mut Option<watch::Receiver<u64>>) {
         return;
     }
     *watch = None;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

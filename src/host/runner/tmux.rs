@@ -104,11 +104,12 @@ impl TmuxRunner {
             }
             Err(error) => return Err(failure(Reason::RegistryUnreadable, chain(&error), false)),
         };
-        let found = self.parts.tmux.find(&slug.tmux_name()).await.map_err(tmux_failure)?;
+        let found =
+            self.parts.tmux.find(&slug.tmux_name()).await.map_err(|error| tmux_failure(&error))?;
         let reference = record.work_item.reference.to_string();
         match found {
             Some(pane) if pane.item.as_ref() != Some(&reference) => {
-                Err(tmux_failure(TmuxError::NotOurs { name: pane.name }))
+                Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
                 self.adopt(slug, &record, pane);
@@ -166,7 +167,7 @@ impl TmuxRunner {
                 ],
             })
             .await
-            .map_err(tmux_failure)?;
+            .map_err(|error| tmux_failure(&error))?;
         let live = self.live_session(slug, record, pane, true);
         self.wait_until_ready(slug, &live, began).await?;
         self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(slug.clone(), live);
@@ -186,7 +187,7 @@ impl TmuxRunner {
         let tool =
             match record.harness {
                 HarnessName::Demo => &self.parts.program,
-                name => self.parts.harnesses.get(&name).ok_or_else(|| {
+                name @ HarnessName::Claude => self.parts.harnesses.get(&name).ok_or_else(|| {
                     format!("the harness `{}` was not found at start", name.as_str())
                 })?,
             };
@@ -242,7 +243,7 @@ impl TmuxRunner {
             let state = match self.parts.tmux.look(&live.pane).await {
                 Ok(look) => look.state,
                 Err(TmuxError::Absent { .. }) => PaneState::Dead("its session".to_owned()),
-                Err(error) => return Err(tmux_failure(error)),
+                Err(error) => return Err(tmux_failure(&error)),
             };
             if let PaneState::Dead(how) = state {
                 let said = self.last_words(&live.pane).await;
@@ -295,7 +296,7 @@ impl TmuxRunner {
             return Delivered::Broken(format!("the session `{slug}` is not live"));
         };
         let mut signals = live.signals.lock().await;
-        let progress = self.progress(&delivery, &live);
+        let progress = progress(&delivery, &live);
         let result = Injector {
             tmux: &self.parts.tmux,
             pane: &live.pane,
@@ -321,18 +322,6 @@ impl TmuxRunner {
         result
     }
 
-    /// How far the delivery had come before this process, or this agent, began.
-    fn progress(&self, delivery: &QueuedDelivery, live: &Live) -> Progress {
-        match (delivery.state, delivery.reason) {
-            // The agent that it was typed into is gone; what it took is in its record,
-            // and what is not there was not taken.
-            _ if live.is_new && live.harness.profile().gives_proof => Progress::None,
-            (State::Injecting, Reason::Submitted) => Progress::Submitted,
-            (State::Injecting, _) => Progress::Pasted,
-            _ => Progress::None,
-        }
-    }
-
     fn note_accepted(&self, slug: &Slug, id: &DeliveryId, signals: &SignalLog) {
         let now = self.parts.clock.now();
         self.note(slug, |record| {
@@ -349,10 +338,11 @@ impl TmuxRunner {
     /// Ends the session's agent; the registry keeps what is needed to resume it.
     pub(super) async fn close(&self, slug: &Slug) -> Result<(), String> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
-        if let Some(pane) = self.parts.tmux.find(&slug.tmux_name()).await.map_err(text)?
+        if let Some(pane) =
+            self.parts.tmux.find(&slug.tmux_name()).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
-            self.parts.tmux.kill(&pane).await.map_err(text)?;
+            self.parts.tmux.kill(&pane).await.map_err(|error| chain(&error))?;
         }
         self.parts
             .registry
@@ -382,15 +372,23 @@ impl TmuxRunner {
     }
 }
 
+/// How far the delivery had come before this process, or this agent, began.
+fn progress(delivery: &QueuedDelivery, live: &Live) -> Progress {
+    match (delivery.state, delivery.reason) {
+        // The agent that it was typed into is gone; what it took is in its record,
+        // and what is not there was not taken.
+        _ if live.is_new && live.harness.profile().gives_proof => Progress::None,
+        (State::Injecting, Reason::Submitted) => Progress::Submitted,
+        (State::Injecting, _) => Progress::Pasted,
+        _ => Progress::None,
+    }
+}
+
 fn failure(reason: Reason, detail: String, transient: bool) -> StartFailure {
     StartFailure { reason, detail, transient }
 }
 
-fn tmux_failure(error: TmuxError) -> StartFailure {
+fn tmux_failure(error: &TmuxError) -> StartFailure {
     let transient = !matches!(error, TmuxError::NotOurs { .. });
-    failure(Reason::TmuxFailed, chain(&error), transient)
-}
-
-fn text(error: TmuxError) -> String {
-    chain(&error)
+    failure(Reason::TmuxFailed, chain(error), transient)
 }
