@@ -3,7 +3,7 @@
 //! It stands where a real agent would: in a pane, in raw mode, with bracketed
 //! paste, a box at the bottom and signals in the spool. It starts no program,
 //! reads no file and knows no network. `the-loop demo-agent` runs it; this file
-//! is its terminal, the decisions are in [`agent`].
+//! is its terminal, the decisions are in `agent`.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;

@@ -8,7 +8,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::base::clock::Clock;
-use crate::base::files::{atomic, private_dir};
+use crate::base::files::atomic;
 
 mod watch;
 
@@ -69,9 +69,13 @@ struct Stored<S> {
 }
 
 /// Writes a signal into the session's directory, which is made when it is not
-/// there. Called by short-lived programs: it needs no daemon.
+/// there; those above it are not: an agent that outlives its state must not
+/// bring it back. Called by short-lived programs: it needs no daemon.
 pub fn write(dir: &Path, raw: &Value) -> io::Result<()> {
-    private_dir(dir)?;
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
     let capped = capped(raw);
     let mut order = Order::take(dir)?;
     let at = order.next(Clock::System.now())?;
@@ -317,6 +321,14 @@ mod tests {
         let many: Vec<_> = (0..100).map(|_| "x".repeat(20_000)).collect();
         write(dir.path(), &json!({"hook_event_name": "Stop", "tool_response": many})).unwrap();
         assert_eq!(written(dir.path())[1], json!({"hook_event_name": "Stop"}));
+    }
+
+    #[test]
+    fn a_late_signal_does_not_bring_removed_state_back() {
+        let root = tempfile::tempdir().unwrap();
+        let state = root.path().join("spool");
+        write(&state.join("o+r+1"), &json!({})).unwrap_err();
+        assert!(!state.exists());
     }
 
     #[test]

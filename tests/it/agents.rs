@@ -29,6 +29,11 @@ struct Pane {
 impl Drop for Pane {
     fn drop(&mut self) {
         let _ = self.tmux(&["kill-server"]);
+        // The agent may write its last signal now; afterwards nothing can.
+        let start = Instant::now();
+        while self.dir.path().exists() && start.elapsed() < PATIENCE {
+            let _ = std::fs::remove_dir_all(self.dir.path());
+        }
     }
 }
 

@@ -200,6 +200,8 @@ fn lower(rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn recorded(version: &str, name: &str) -> Reading {
@@ -332,6 +334,34 @@ mod tests {
         for text in ["", "\n\n", "$ ", "bash-5.2$ ls\nx\nbash-5.2$ "] {
             let screen = Screen { text, cursor: (2, 0), columns: 80 };
             assert_eq!(read(&screen), Reading::UNKNOWN, "{text:?}");
+        }
+    }
+
+    proptest! {
+        /// Whatever stands on a screen, reading it ends, and nothing but an empty
+        /// box with the cursor in it is ready.
+        #[test]
+        fn any_screen_can_be_read(
+            parts in prop::collection::vec(
+                prop_oneof![
+                    Just("─".repeat(40)), Just("▔".repeat(40)), Just("\n".to_owned()),
+                    Just("❯ ".to_owned()), Just("! ".to_owned()), Just("\x1b[2m".to_owned()),
+                    Just("\x1b[7m \x1b[m".to_owned()), Just("\x1b[38;5;246m".to_owned()),
+                    Just("Esc to cancel".to_owned()), Just("esc to interrupt".to_owned()),
+                    Just("✻ Thinking… (3s)".to_owned()), "\\PC{0,6}", any::<String>(),
+                ],
+                0..30,
+            ),
+            cursor in (0_u16..45, 0_u16..20),
+        ) {
+            let text = parts.concat();
+            let screen = Screen { text: &text, cursor, columns: 40 };
+            let reading = read(&screen);
+            if reading.is_ready() {
+                let rows = screen.rows();
+                let row: String = text_of(&rows[usize::from(cursor.1)]);
+                prop_assert!(!row.starts_with('─') && cursor.0 >= 2, "{:?} in {:?}", row, text);
+            }
         }
     }
 }
