@@ -2,9 +2,9 @@
 //! value or an error that shows the spot.
 //!
 //! `state::config_file` finds and reads the file; this room only sees its text.
-//! A file is read in two steps: YAML becomes a tree ([`tree`]), the tree becomes
-//! a [`Config`] ([`walk`]), and the first fault on the way knows its path. Only
-//! then is the spot in the text looked for ([`locate`]).
+//! A file is read in two steps: YAML becomes a tree (`tree`), the tree becomes
+//! a [`Config`] (`walk`), and the first fault on the way knows its path. Only
+//! then is the spot in the text looked for (`locate`).
 
 mod error;
 mod load;

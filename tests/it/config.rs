@@ -172,7 +172,10 @@ fn hostile_texts_are_refused_soon() {
         format!("{text}a{level}: &a{level} [{}]\n", before.trim_end_matches(", "))
     });
     for (text, said) in [
-        ("[".repeat(50_000), "the values are nested too deeply"),
+        ("[".repeat(MAX_BYTES), "the values are nested too deeply"),
+        ("- ".repeat(MAX_BYTES / 2), "the values are nested too deeply"),
+        ("? ".repeat(MAX_BYTES / 2), "a key must be text"),
+        ("[".repeat(200), "the values are nested too deeply"),
         (bomb, "the aliases multiply without bounds"),
         (" ".repeat(MAX_BYTES + 1), "the file is larger than 128 KiB"),
     ] {

@@ -15,9 +15,11 @@ use crate::base::text::{cap, visible};
 
 mod syntax;
 
-/// The size beyond which a file is not looked at: the YAML reader's time for
-/// nested brackets grows with the square of their number.
+/// The size beyond which a file is not looked at.
 pub const MAX_BYTES: usize = 128 << 10;
+
+/// Open brackets beyond which a file is not looked at.
+const MAX_DEPTH: usize = 256;
 
 /// Known words up to which a hint names all of them.
 const FEW: usize = 6;
@@ -33,10 +35,7 @@ pub fn parse_bytes(bytes: &[u8], file: &Path) -> Result<Config, ConfigError> {
     match std::str::from_utf8(bytes) {
         Ok(text) => parse(text, file),
         Err(error) => {
-            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            let lines = super::error::yaml_lines(&before);
-            let column = lines.last().map_or(0, |line| line.chars().count());
-            let spot = Spot { line: lines.len(), column: column + 1 };
+            let spot = Spot::behind(&String::from_utf8_lossy(&bytes[..error.valid_up_to()]));
             Err(ConfigError::whole(file, "this is not UTF-8 text")
                 .at(&String::from_utf8_lossy(bytes), Some(spot))
                 .hint("save the file in the encoding UTF-8"))
@@ -51,12 +50,32 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
         return Err(too_big(file));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Some(spot) = too_deep(text) {
+        return Err(ConfigError::whole(file, syntax::TOO_DEEP).at(text, Some(spot)));
+    }
     let tree: Node =
         serde_yaml::from_str(text).map_err(|error| syntax::explain(file, text, &error))?;
     if let Some(path) = tree.duplicate() {
         return Err(duplicate(file, text, &path));
     }
     Config::deserialize(&tree).map_err(|fault| explain(file, text, &fault.arrived()))
+}
+
+/// Where brackets are nested so deeply that no configuration can be meant. The
+/// YAML reader would refuse it too, after a time that grows with the square.
+fn too_deep(text: &str) -> Option<Spot> {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Some(Spot::behind(&text[..at]));
+        }
+    }
+    None
 }
 
 fn too_big(file: &Path) -> ConfigError {

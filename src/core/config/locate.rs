@@ -18,6 +18,15 @@ pub(super) struct Spot {
     pub(super) column: usize,
 }
 
+impl Spot {
+    /// The spot just behind a text.
+    pub(super) fn behind(before: &str) -> Self {
+        let lines = super::error::yaml_lines(before);
+        let column = lines.last().map_or(0, |line| line.chars().count()) + 1;
+        Self { line: lines.len(), column }
+    }
+}
+
 /// What is looked for at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {

@@ -5,6 +5,9 @@ use std::path::Path;
 use crate::core::config::error::{ConfigError, yaml_lines};
 use crate::core::config::locate::Spot;
 
+/// What is said of values nested without end.
+pub(super) const TOO_DEEP: &str = "the values are nested too deeply";
+
 /// The error for a text that could not be read as YAML.
 pub(super) fn explain(file: &Path, text: &str, error: &serde_yaml::Error) -> ConfigError {
     let said = error.to_string();
@@ -42,7 +45,7 @@ pub(super) fn explain(file: &Path, text: &str, error: &serde_yaml::Error) -> Con
         return fault("a key without a `:`");
     }
     if has("recursion limit exceeded") {
-        return ConfigError::whole(file, "the values are nested too deeply").at(text, spot);
+        return ConfigError::whole(file, TOO_DEEP).at(text, spot);
     }
     if has("repetition limit exceeded") {
         return ConfigError::whole(file, "the aliases multiply without bounds");
@@ -54,11 +57,7 @@ pub(super) fn explain(file: &Path, text: &str, error: &serde_yaml::Error) -> Con
     if let Some((_, position)) = said.split_once("control characters are not allowed at position ")
     {
         let digits: String = position.chars().take_while(char::is_ascii_digit).collect();
-        let spot = digits.parse().ok().and_then(|at: usize| text.get(..at)).map(|before| {
-            let lines = yaml_lines(before);
-            let column = lines.last().map_or(0, |line| line.chars().count()) + 1;
-            Spot { line: lines.len(), column }
-        });
+        let spot = digits.parse().ok().and_then(|at: usize| text.get(..at)).map(Spot::behind);
         return ConfigError::whole(file, "a control character").at(text, spot);
     }
     if has("expected a string") {
