@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::base::dirs::Dirs;
@@ -19,6 +20,8 @@ use crate::doctor::{self, Needs, ToolId, host};
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
+/// The exit code of a program that was asked to end.
+const TERMINATED: u8 = 143;
 
 /// Check this host and say what is missing, or install a pinned tool
 ///
@@ -91,11 +94,27 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     })?;
     context.block_on(async {
         tokio::select! {
-            // What the doctor started ends with this future.
-            _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
+            // First, so that the signals are caught before anything is started.
+            biased;
+            // What the doctor started ends with the other future.
+            code = interrupted() => Ok(ExitCode::from(code)),
             result = work(context, &dirs, args) => result,
         }
     })
+}
+
+/// Waits for Ctrl-C or for the request to end; gives the exit code for it.
+async fn interrupted() -> u8 {
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => INTERRUPTED,
+        _ = terminated => TERMINATED,
+    }
 }
 
 async fn work(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode, Failure> {

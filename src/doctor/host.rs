@@ -15,11 +15,22 @@ use crate::core::platform::{Facts, Host};
 /// How long `sw_vers` may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
+/// Where systems keep their own programs, also when a service's `PATH` is thin.
+const USUAL_DIRS: &[&str] = &[
+    "/usr/bin",
+    "/bin",
+    "/usr/sbin",
+    "/sbin",
+    "/opt/homebrew/bin",
+    "/usr/local/bin",
+    "/run/current-system/sw/bin",
+];
+
 /// This machine.
 pub async fn gather(env: &Env) -> Host {
     let uname = rustix::system::uname();
     let text = |field: &std::ffi::CStr| field.to_string_lossy().into_owned();
-    let dirs = env.path_dirs();
+    let on_path = env.path_dirs();
     Host::from_facts(&Facts {
         system: text(uname.sysname()),
         machine: text(uname.machine()),
@@ -31,7 +42,9 @@ pub async fn gather(env: &Env) -> Host {
         macos_version: macos_version(env).await,
         present: kept(Facts::ASKED, |path| Path::new(path).exists()),
         programs: kept(Facts::PROGRAMS, |program| {
-            dirs.iter().map(|dir| dir.join(program)).any(|path: PathBuf| path.is_file())
+            // Node's is told by PATH alone: where it lies is nobody's convention.
+            let usual = USUAL_DIRS.iter().map(PathBuf::from).filter(|_| program != "npm");
+            on_path.iter().cloned().chain(usual).any(|dir| dir.join(program).is_file())
         }),
         is_root: rustix::process::geteuid().is_root(),
     })

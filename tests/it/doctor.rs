@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use the_loop::base::dirs::Dirs;
@@ -269,13 +270,14 @@ fn an_interrupted_doctor_leaves_no_server_behind() {
         real = real.display()
     );
     place.put("tmux", 0o755, script.as_bytes());
-    let mut child = place.command("BIN", &["doctor"]).spawn().unwrap();
-    wait_until("the paste is under way", || mark.exists());
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    std::fs::remove_file(&mark).unwrap();
-    wait_until("nothing is left", || place.left_behind().is_empty());
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut child = place.command("BIN", &["doctor"]).spawn().unwrap();
+        wait_until("the paste is under way", || mark.exists());
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        std::fs::remove_file(&mark).unwrap();
+        wait_until("nothing is left", || place.left_behind().is_empty());
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct Facts {
     pub macos_version: Option<String>,
     /// Those of [`Facts::ASKED`] that exist.
     pub present: Vec<String>,
-    /// The programs of [`Facts::PROGRAMS`] that are on `PATH`.
+    /// The programs of [`Facts::PROGRAMS`] that are there.
     pub programs: Vec<String>,
     /// Whether we run as root.
     pub is_root: bool,
