@@ -177,6 +177,24 @@ async fn waiting_for_long_does_not_grow_the_log() {
 }
 
 #[tokio::test]
+async fn reasons_that_take_turns_for_days_do_not_grow_the_log_for_ever() {
+    let home = Home::new();
+    let inbox = home.open();
+    inbox.accept(new("a")).await.unwrap();
+    for _ in 0..300 {
+        let busy = step("a", State::Queued, Reason::AgentBusy);
+        let draft = step("a", State::Queued, Reason::HumanDraft);
+        inbox.record(vec![busy, draft]).await.unwrap();
+    }
+    inbox.record(vec![step("a", State::Failed, Reason::NeverSeen)]).await.unwrap();
+    let steps = inbox.history(&id("a")).unwrap().unwrap().steps;
+    assert_eq!(steps.len(), 201);
+    assert_eq!(steps[0].reason, Reason::Stored);
+    assert_eq!(steps[199].reason, Reason::HumanDraft);
+    assert_eq!(steps[200].reason, Reason::NeverSeen);
+}
+
+#[tokio::test]
 async fn people_find_a_delivery_by_item_by_session_and_by_page() {
     let home = Home::new();
     let inbox = home.open();

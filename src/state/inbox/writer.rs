@@ -20,6 +20,10 @@ const WAITING: usize = 1024;
 /// How many writes share a transaction at most.
 const BATCH: usize = 256;
 
+/// How many steps a delivery that is still under way may have. One that waits
+/// for days while its reasons take turns must not fill the disk.
+const MAX_STEPS: i64 = 200;
+
 /// What can be written, each with the time at which it was asked for.
 #[derive(Debug)]
 pub(super) enum Change {
@@ -307,7 +311,8 @@ fn record(
 
 /// Sets where a delivery stands and appends it to the log. The same decision
 /// again changes nothing: a delivery may wait for days, and is asked about
-/// every second.
+/// every second. After [`MAX_STEPS`] the last step is replaced, except by one
+/// that ends it.
 fn set_state(
     connection: &Connection,
     seq: i64,
@@ -316,19 +321,27 @@ fn set_state(
     reason: Reason,
     detail: Option<&str>,
 ) -> rusqlite::Result<()> {
-    let last: Option<(String, String, Option<String>)> = connection
+    let last: Option<(i64, String, String, Option<String>)> = connection
         .prepare_cached(
-            "SELECT state, reason, detail FROM steps WHERE seq = ?1 ORDER BY step DESC LIMIT 1",
+            "SELECT step, state, reason, detail FROM steps
+             WHERE seq = ?1 ORDER BY step DESC LIMIT 1",
         )?
-        .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .optional()?;
-    let was_injecting = last.as_ref().is_some_and(|(state, ..)| state == State::Injecting.as_str());
-    if last.is_some_and(|(last_state, last_reason, last_detail)| {
-        last_state == state.as_str()
+    let mut was_injecting = false;
+    if let Some((step, last_state, last_reason, last_detail)) = last {
+        was_injecting = last_state == State::Injecting.as_str();
+        if last_state == state.as_str()
             && last_reason == reason.as_str()
             && last_detail.as_deref() == detail
-    }) {
-        return Ok(());
+        {
+            return Ok(());
+        }
+        if step >= MAX_STEPS && !state.is_final() {
+            connection
+                .prepare_cached("DELETE FROM steps WHERE seq = ?1 AND step = ?2")?
+                .execute(params![seq, step])?;
+        }
     }
     let begun = state == State::Injecting && !was_injecting;
     connection
