@@ -5,5 +5,6 @@
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
 
+mod routing;
 mod support;
 mod tidy;
