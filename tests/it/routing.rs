@@ -143,6 +143,7 @@ const BY_HAND: &[(&str, &str, &str)] = &[
     ("issue_comment.created.on-strangers-issue", "start armed 1", "deliver matched 1"),
     ("issue_comment.edited.by-author", "ignore not-armed 1", "deliver matched 1"),
     ("issue_comment.edited.by-stranger", "ignore sender-not-authorized 1", ""),
+    ("issue_comment.created.on-closed-issue", "ignore item-is-closed 1", "deliver matched 1"),
     ("issue_comment.deleted", "ignore action-not-routed 1", ""),
     ("pull_request.opened.closes", "ignore not-armed 1", "ignore linked-to-issue 1"),
     ("pull_request.opened.armed", "start armed 3", ""),
@@ -306,6 +307,18 @@ fn a_closed_session_is_revived_by_people_and_not_by_checks() {
         ("status.failed", "ignore session-closed 1"),
     ] {
         assert_eq!(line(&hand(name, &closed)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_closed_item_never_spawns() {
+    let always = Routing { spawn_on_unmatched: SpawnPolicy::Always, ..config() };
+    for name in ["issues.labeled", "issue_comment.created", "pull_request.opened"] {
+        let event = name.split('.').next().unwrap();
+        let text = body(name).replace("\"state\": \"open\"", "\"state\": \"closed\"");
+        let event = event::parse(event, text.as_bytes()).unwrap();
+        let decision = decide(&event, &always, &View::default(), &voice());
+        assert_eq!(decision.reason, Reason::ItemIsClosed, "{name}");
     }
 }
 
