@@ -150,6 +150,8 @@ pub struct Thread {
     pub author: Actor,
     /// The labels on it.
     pub labels: Vec<String>,
+    /// Whether it is closed.
+    pub closed: bool,
     /// Its page.
     pub url: Option<String>,
 }

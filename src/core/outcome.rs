@@ -177,6 +177,8 @@ vocabulary! {
         Reopened = "reopened",
         /// The pull request belongs to its issue's session, which is not told.
         LinkedToIssue = "linked-to-issue",
+        /// The item is closed, and a closed item starts no session.
+        ItemIsClosed = "item-is-closed",
     }
 }
 

@@ -136,18 +136,16 @@ pub fn decide(
         Err(reason) => {
             decision.reason = reason;
             decision.link =
-                place.filter(|_| reason.keeps_link()).and_then(|place| desk.seen(&place));
+                place.filter(|_| keeps_link(reason)).and_then(|place| desk.seen(&place));
         }
     }
     decision
 }
 
-impl Reason {
-    /// Whether an event that is ignored for this reason may still show for the
-    /// first time which issue a pull request is for.
-    fn keeps_link(self) -> bool {
-        !matches!(self, Self::RoutingDisabled | Self::RepositoryNotListed)
-    }
+/// Whether an event that is ignored for this reason may still show for the
+/// first time which issue a pull request is for.
+fn keeps_link(reason: Reason) -> bool {
+    !matches!(reason, Reason::RoutingDisabled | Reason::RepositoryNotListed)
 }
 
 /// A decision that is more than a reason to do nothing.

@@ -16,6 +16,7 @@ mod install;
 mod main_job;
 mod receiver;
 mod registry;
+mod routing;
 mod support;
 mod tidy;
 mod tmux;

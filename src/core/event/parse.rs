@@ -296,6 +296,7 @@ impl Parts<'_> {
             body: issue.body.unwrap_or_default(),
             author: actor(issue.user),
             labels: labels(issue.labels),
+            closed: issue.state.as_deref() == Some("closed"),
             url: issue.html_url,
         })
     }
@@ -314,6 +315,7 @@ impl Parts<'_> {
                 body: pull.body.unwrap_or_default(),
                 author: actor(pull.user),
                 labels: labels(pull.labels),
+                closed: pull.state.as_deref() == Some("closed"),
                 url: pull.html_url,
             },
             branch: head.and_then(|head| head.branch).unwrap_or_default(),

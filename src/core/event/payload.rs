@@ -48,6 +48,7 @@ pub(super) struct Issue {
     pub(super) user: Option<User>,
     pub(super) labels: Option<Vec<Label>>,
     pub(super) html_url: Option<String>,
+    pub(super) state: Option<String>,
     pub(super) pull_request: Option<IgnoredAny>,
 }
 
@@ -89,6 +90,7 @@ pub(super) struct PullRequest {
     pub(super) user: Option<User>,
     pub(super) labels: Option<Vec<Label>>,
     pub(super) html_url: Option<String>,
+    pub(super) state: Option<String>,
     pub(super) merged: Option<bool>,
     pub(super) head: Option<PullEnd>,
 }

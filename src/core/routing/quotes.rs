@@ -5,7 +5,8 @@
 pub(super) fn own_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut fence: Option<(char, usize)> = None;
     let mut after_blank = true;
-    text.split(['\n', '\r']).filter(move |line| {
+    let lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    lines.filter(move |line| {
         let trimmed = line.trim_start_matches(' ');
         let indent = line.len() - trimmed.len();
         let code = (indent >= 4 || trimmed.starts_with('\t')) && after_blank;
@@ -48,7 +49,7 @@ mod tests {
             ("```a``` b\nc", "```a``` b|c"),
             ("a\n\n    code\n\nb", "a|||b"),
             ("a\n    goes on", "a|    goes on"),
-            ("a\r\nb\rc", "a||b|c"),
+            ("a\r\n    goes on\r\n\r\n    code", "a|    goes on|"),
         ] {
             assert_eq!(own_lines(text).collect::<Vec<_>>().join("|"), own, "{text:?}");
         }

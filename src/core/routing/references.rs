@@ -7,6 +7,8 @@ use crate::base::ids::{Repo, WorkItem};
 const KEYWORDS: &[&str] =
     &["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
 
+const MAX_REFERENCE: usize = 500;
+
 /// The issues of `repo` that the text closes, in order. A reference to another
 /// repository is none, and neither is one in a quote, in code or in a hidden
 /// comment (templates have examples there).
@@ -58,8 +60,12 @@ fn closing(text: &str, repo: &Repo) -> Option<u64> {
     apart.then(|| referenced(reference, repo)).flatten()
 }
 
-/// The number when a reference to an issue of `repo` stands at the start.
+/// The number when a reference to an issue of `repo` stands at the start. Only
+/// as much is read as the longest reference has, or a text of many keywords
+/// would be read as many times.
 fn referenced(text: &str, repo: &Repo) -> Option<u64> {
+    let end = text.char_indices().nth(MAX_REFERENCE).map_or(text.len(), |(at, _)| at);
+    let text = &text[..end];
     if let Some(rest) = text.strip_prefix('#') {
         return number(rest);
     }

@@ -17,12 +17,12 @@ pub(super) fn issue(desk: &Desk<'_>, place: &Place, change: &Change, issue: &Thr
             written(desk, place, &issue.body, &issue.author)?;
             let arms = desk.carries_label(issue);
             let sender = &desk.event.sender;
-            admit(desk, place, arms, |_| message::thread(Kind::Opened, issue, sender))
+            admit(desk, place, issue, arms, |_| message::thread(Kind::Opened, issue, sender))
         }
         Change::Edited => {
             written(desk, place, &issue.body, &issue.author)?;
             let sender = &desk.event.sender;
-            admit(desk, place, false, |_| message::thread(Kind::Edited, issue, sender))
+            admit(desk, place, issue, false, |_| message::thread(Kind::Edited, issue, sender))
         }
         Change::Closed => close(desk, place),
         Change::Reopened => {
@@ -46,7 +46,7 @@ pub(super) fn pull(desk: &Desk<'_>, place: &Place, change: &Change, pull: &Pull)
             }
             let arms = desk.carries_label(thread);
             let sender = &desk.event.sender;
-            admit(desk, place, arms, |_| message::thread(Kind::Opened, thread, sender))
+            admit(desk, place, thread, arms, |_| message::thread(Kind::Opened, thread, sender))
         }
         Change::Closed => pull_closed(desk, place, pull),
         Change::Reopened => {
@@ -72,7 +72,7 @@ pub(super) fn comment(
     };
     spoken(desk, place, post)?;
     let arms = change == PostChange::Created && desk.carries_label(thread);
-    admit(desk, place, arms, |first| desk.teller().comment(kind, thread, post, first))
+    admit(desk, place, thread, arms, |first| desk.teller().comment(kind, thread, post, first))
 }
 
 /// A review.
@@ -94,7 +94,9 @@ pub(super) fn review(
         spoken(desk, place, post)?;
     }
     let arms = desk.carries_label(&pull.thread);
-    admit(desk, place, arms, |first| desk.teller().review(pull, post, state, review, first))
+    admit(desk, place, &pull.thread, arms, |first| {
+        desk.teller().review(pull, post, state, review, first)
+    })
 }
 
 /// A comment on lines of a pull request.
@@ -111,7 +113,9 @@ pub(super) fn review_comment(
     }
     spoken(desk, place, post)?;
     let arms = desk.carries_label(&pull.thread);
-    admit(desk, place, arms, |first| desk.teller().review_comment(pull, post, lines, review, first))
+    admit(desk, place, &pull.thread, arms, |first| {
+        desk.teller().review_comment(pull, post, lines, review, first)
+    })
 }
 
 /// A label was put on an item. The listed user who arms it authorises its text
@@ -126,7 +130,7 @@ fn armed(desk: &Desk<'_>, place: &Place, label: &str, thread: &Thread) -> Ruling
     if !place.is_linked() && session.is_some_and(|session| session.status.is_live()) {
         return Err(Reason::AlreadyArmed);
     }
-    admit(desk, place, true, |_| message::thread(Kind::Armed, thread, sender))
+    admit(desk, place, thread, true, |_| message::thread(Kind::Armed, thread, sender))
 }
 
 /// Refuses a text that is our own, empty, or by somebody who is not listed.
@@ -150,6 +154,7 @@ fn written(desk: &Desk<'_>, place: &Place, text: &str, author: &Actor) -> Result
 fn admit(
     desk: &Desk<'_>,
     place: &Place,
+    thread: &Thread,
     arms: bool,
     message: impl FnOnce(bool) -> Message,
 ) -> Ruling {
@@ -159,6 +164,8 @@ fn admit(
     match desk.config.spawn_on_unmatched {
         SpawnPolicy::Never => Err(Reason::NoSession),
         SpawnPolicy::Labeled if !arms => Err(Reason::NotArmed),
+        // As with the comment that a person closes an item with.
+        _ if thread.closed => Err(Reason::ItemIsClosed),
         // The label stands on the item itself, so that is what is armed.
         SpawnPolicy::Labeled | SpawnPolicy::Always if arms => {
             Ok(Verdict::start(&Place::itself(&place.own), Reason::Armed, message(true)))
