@@ -198,7 +198,10 @@ impl FromStr for Slug {
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let fits = text.len() <= 400
-            && text.split('+').filter(|part| !part.is_empty()).count() >= 3
+            && text
+                .split_once('+')
+                .and_then(|(_, rest)| rest.rsplit_once('+'))
+                .is_some_and(|(name, _)| !name.is_empty())
             && !text.starts_with('+')
             && text.rsplit('+').next().is_some_and(|number| parse_number(number).is_some())
             && text.chars().all(|c| {
@@ -344,6 +347,7 @@ mod tests {
             ("Codertocat/Hello-World#1", "codertocat+hello-world+1"),
             ("o/.github#7", "o+++github+7"),
             ("o/a.b.c#7", "o+a++b++c+7"),
+            ("o/...#7", "o++++++++7"),
             ("github:ghe.example:8443/o/r#2", "ghe++example_8443+o+r+2"),
             ("https://github.com/o/r/pull/12/files#x", "o+r+12"),
         ] {

@@ -14,12 +14,19 @@ fn events(home: &Path, args: &[&str]) -> (i32, String, String) {
         .arg("events")
         .args(args)
         .env_clear()
-        .env("THE_LOOP_HOME", home)
+        .env("THE_LOOP_CONFIG", configured(home))
         .env("HOME", home)
         .output()
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// A configuration whose state is in `state/` beside it.
+fn configured(home: &Path) -> std::path::PathBuf {
+    let file = home.join("config.yaml");
+    std::fs::write(&file, "state:\n  dir: state\n").unwrap();
+    file
 }
 
 /// An inbox that stays open, as the daemon keeps it.
@@ -128,7 +135,7 @@ async fn what_is_not_there_is_said() {
     assert_eq!(events(home.path(), &["aaaa-1"]).0, 1);
     assert_eq!(events(home.path(), &["no such thing"]).0, 2);
     // Looking makes nothing.
-    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+    assert!(!home.path().join("state").exists());
 
     let _inbox = filled(home.path()).await;
     let (code, _, err) = events(home.path(), &["dddd-4"]);

@@ -219,9 +219,12 @@ async fn a_person_sends_and_closes_through_the_same_queue() {
         (count(&world.taken("o+r+1"), "hello from the host") == 1).then_some(())
     })
     .await;
-    let (code, out, _) = world.run(&["sessions", "list"]);
-    assert_eq!(code, 0);
-    assert!(out.contains("o/r#1") && out.contains("idle"), "{out}");
+    let out = eventually("the agent is idle", async || {
+        let (code, out, _) = world.run(&["sessions", "list"]);
+        assert_eq!(code, 0);
+        (out.contains("o/r#1") && out.contains("idle")).then_some(out)
+    })
+    .await;
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     for _ in 0..2 {
         assert_eq!(world.run(&["sessions", "close", "o/r#1"]).0, 0);

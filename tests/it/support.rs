@@ -112,7 +112,7 @@ impl World {
     /// Writes the configuration.
     pub fn configure(&self, routing: &str, rest: &str) {
         let socket = self.tmux.socket.display();
-        let indented: String = routing.lines().map(|line| format!("  {line}\n")).collect();
+        let indented = routing.lines().flat_map(|line| ["  ", line, "\n"]).collect::<String>();
         let text = format!(
             "tools:\n  tmux:\n    path: {}\nrouting:\n  runner: tmux\n  spawnOnUnmatched: labeled\n  \
              autoExecuteLabel: go\n  authorizedUsers: [alice]\n{indented}  \
@@ -168,10 +168,12 @@ impl World {
         let mut child = child;
         let pid = child.id();
         let url = eventually("the receiver answers", async || {
-            if let Some(status) = child.try_wait().unwrap() {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
-                panic!("the receiver ended with {status}: {said}");
-            }
+            let ended = child.try_wait().unwrap();
+            assert!(
+                ended.is_none(),
+                "the receiver ended: {}",
+                std::fs::read_to_string(&log).unwrap_or_default()
+            );
             let (_, out, _) = self.run(&["gh-webhook", "status", "--json"]);
             let status: serde_json::Value = serde_json::from_str(&out).ok()?;
             (status["pid"] == pid).then(|| status["url"].as_str().unwrap().to_owned())
@@ -219,7 +221,7 @@ impl World {
         eventually(&format!("{id} is {state}"), async || {
             let (_, out, _) = self.run(&["events", id, "--json"]);
             let value: serde_json::Value = serde_json::from_str(&out).ok()?;
-            (value["delivery"]["state"] == state).then_some(out)
+            (value["deliveries"][0]["state"] == state).then_some(out)
         })
         .await
     }

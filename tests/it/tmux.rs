@@ -20,7 +20,7 @@ async fn world() -> World {
     World { server, tmux }
 }
 
-async fn tmux_tool(env: &the_loop::base::env::Env) -> the_loop::doctor::tool::Tool {
+async fn tmux_tool(env: &the_loop::base::env::Env) -> doctor::Tool {
     let dirs = Dirs::new(&env.clone().with_var("THE_LOOP_HOME", "/nonexistent")).unwrap();
     let mut tools = Tools::default();
     tools.tmux.path = Some(crate::support::tmux_path());
@@ -117,12 +117,11 @@ async fn a_dead_pane_is_typed_into_by_nobody_and_its_server_lives() {
     let world = world().await;
     let (other, _) = world.recorder("o/r#2").await;
     let pane = world.start("o/r#1", "echo last words; exit 3").await.unwrap();
-    let how =
-        eventually("it is dead", async || match world.tmux.look(&pane).await.unwrap().state {
-            PaneState::Dead(how) => Some(how),
-            _ => None,
-        })
-        .await;
+    eventually("it is dead", async || {
+        let state = world.tmux.look(&pane).await.unwrap().state;
+        matches!(state, PaneState::Dead(_)).then_some(())
+    })
+    .await;
     assert!(matches!(
         world.tmux.paste(&pane, &marker(1), "x").await,
         Err(TmuxError::NotLive { .. })

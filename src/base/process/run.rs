@@ -112,12 +112,14 @@ impl Invocation {
             );
             Ok::<_, io::Error>((stdout?, stderr?))
         };
+        let mut guard = GroupGuard { group: group.filter(|_| self.own_group) };
         let finished = tokio::time::timeout(self.deadline, async {
             let (stdout, stderr) = work.await?;
             Ok::<_, io::Error>(Output { status: child.wait().await?, stdout, stderr })
         })
         .await;
         if let Ok(result) = finished {
+            guard.group = None;
             return result.map_err(io_error);
         }
         // The group is signalled while the child is unreaped, so its id is still ours.
@@ -130,6 +132,7 @@ impl Invocation {
             }
             let _ = child.wait().await;
         }
+        guard.group = None;
         Err(ExecError::TimedOut { command: self.display(), after: self.deadline })
     }
 
@@ -200,6 +203,20 @@ impl StoredInvocation {
     }
 }
 
+/// Kills the process group of a run that is given up before its end, so that no
+/// child outlives whoever asked for it.
+struct GroupGuard {
+    group: Option<Pid>,
+}
+
+impl Drop for GroupGuard {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
 /// Reads a stream to its end and keeps its first `limit` bytes, so that a
 /// program which writes without end is drained and not believed.
 async fn read_bounded(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
@@ -219,6 +236,7 @@ async fn read_bounded(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> i
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::ops::Not as _;
     use std::path::Path;
 
     use super::*;
@@ -253,6 +271,32 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         unreachable!("the child of the child is still alive");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_is_given_up_leaves_no_child() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid_file = dir.path().join("pid");
+        let script = format!("echo $$ > '{}'; exec sleep 60", pid_file.display());
+        let invocation = shell(&script);
+        let started = async {
+            while fs_err::read_to_string(&pid_file).is_ok_and(|pid| pid.ends_with('\n')).not() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            _ = invocation.run() => unreachable!("it sleeps for a minute"),
+            () = started => {}
+        }
+        let pid: i32 = fs_err::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+        for _ in 0..200 {
+            let state = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        unreachable!("the child is still alive");
     }
 
     #[tokio::test]
