@@ -91,7 +91,7 @@ impl Daemon {
         })?;
         let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
             .map_err(|error| Failure::failed("could not open the inbox").because(error))?;
-        let registry = Registry::open(&paths.registry);
+        let registry = Registry::open(&paths.registry).remembering();
         let key = paths.key().map_err(|error| {
             Failure::failed("could not read the key of our own voice").because(error)
         })?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
 use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
@@ -55,6 +56,12 @@ impl Intake {
         match self.inbox.pending() {
             Ok(pending) => {
                 for delivery in pending {
+                    // It may have been decided, and no more, when the end came.
+                    if delivery.start
+                        && let Err(error) = self.ensure(&delivery.item, None, None)
+                    {
+                        tracing::error!(item = %delivery.item, error, "could not record a session");
+                    }
                     let task = match delivery.action {
                         RouteAction::Deliver => Task::Deliver,
                         RouteAction::Close => Task::Close,
@@ -84,12 +91,17 @@ impl Intake {
             }
             for delivery in batch {
                 let decided = self.route(&delivery);
+                Checkpoint::Route.reached();
                 self.inbox.record_about(vec![decided.step], decided.about).await?;
+                Checkpoint::HandOver.reached();
+                if let Some((item, keep)) = decided.keep
+                    && let Err(why) = self.keep(&item, keep)
+                {
+                    self.inbox.record(vec![failed_to_start(&delivery, why)]).await?;
+                    continue;
+                }
                 if let Some(job) = decided.job {
                     self.dispatcher.enqueue(job).await;
-                }
-                if let Some((item, keep)) = decided.keep {
-                    self.keep(&item, keep);
                 }
             }
         }
@@ -166,12 +178,6 @@ impl Intake {
             _ => (None, false),
         };
         let is_first = is_start && session.is_none();
-        if let (true, None, Some(message)) = (is_start, &session, message)
-            && let Err(error) = self.create(item, message.title(), decision.url.as_deref())
-        {
-            let detail = Some(error);
-            return Decided::ended(delivery, State::Failed, Reason::StartFailed, detail);
-        }
         let marker = Marker::new(random::bytes());
         let prompt = message.map_or_else(String::new, |message| {
             prompt::render(message, item, &marker, &self.own_voice, is_first)
@@ -204,12 +210,16 @@ impl Intake {
         view
     }
 
-    fn create(
+    /// Makes the item's entry when it has none.
+    fn ensure(
         &self,
         item: &WorkItem,
         title: Option<&str>,
         url: Option<&str>,
     ) -> Result<(), String> {
+        if self.registry.load(&item.slug()).map_err(|error| chain(&error))?.is_some() {
+            return Ok(());
+        }
         let recorded = RecordedItem {
             reference: item.clone(),
             title: title.map(|title| cap(title, 300)),
@@ -227,10 +237,15 @@ impl Intake {
         self.registry.save(&record).map_err(|error| chain(&error))
     }
 
-    /// Remembers what the decision asks to remember, after it is on disk.
-    fn keep(&self, item: &WorkItem, decision: Decision) {
+    /// Remembers what the decision asks to remember, after it is on disk: a
+    /// decision that was not put down is made again, and must find what the
+    /// first one found.
+    fn keep(&self, item: &WorkItem, decision: Decision) -> Result<(), String> {
+        if let Action::Start(message) = &decision.action {
+            self.ensure(item, message.title(), decision.url.as_deref())?;
+        }
         if decision.link.is_none() && decision.told_check.is_none() {
-            return;
+            return Ok(());
         }
         let result = self.registry.update(&item.slug(), |record| {
             if let Some(link) = decision.link
@@ -247,7 +262,13 @@ impl Intake {
         if let Err(error) = result {
             tracing::warn!(%item, error = %chain(&error), "could not update the session");
         }
+        Ok(())
     }
+}
+
+fn failed_to_start(delivery: &StoredDelivery, why: String) -> Step {
+    let (state, reason) = (State::Failed, Reason::StartFailed);
+    Step { delivery: delivery.id.clone(), state, reason, detail: Some(why), route: None }
 }
 
 /// What was decided about one delivery.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fs_err as fs;
 
@@ -22,10 +23,15 @@ pub use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 /// An entry larger than this is not looked at.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// The file whose lock every change is made under.
+const LOCK: &str = ".lock";
+
 /// The sessions in one directory.
 #[derive(Debug, Clone)]
 pub struct Registry {
     dir: PathBuf,
+    /// Every entry as it was last seen; only where that was asked for.
+    memory: Option<Arc<Mutex<BTreeMap<Slug, SessionRecord>>>>,
 }
 
 /// Every entry of a registry.
@@ -114,7 +120,57 @@ impl Loaded {
 impl Registry {
     /// The registry in a directory, which need not be there yet.
     pub fn open(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        Self { dir: dir.into(), memory: None }
+    }
+
+    /// The same, for a process that lives on: when the directory vanishes (a
+    /// `git clean -fdx`), every entry that it knew is written again. One entry
+    /// that is removed stays removed.
+    #[must_use]
+    pub fn remembering(self) -> Self {
+        let memory = Some(Arc::new(Mutex::new(self.load_all().records)));
+        Self { memory, ..self }
+    }
+
+    /// Whether the directory is not there, or was swept: every directory that
+    /// holds or held an entry has a lock file.
+    pub fn is_swept(&self) -> bool {
+        !self.dir.join(LOCK).exists()
+    }
+
+    /// Writes back what is known when the directory was swept.
+    fn recall(&self) {
+        let Some(memory) = &self.memory else { return };
+        if !self.is_swept() {
+            return;
+        }
+        let known = memory.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if known.is_empty() {
+            return;
+        }
+        let again = self.lock().and_then(|_lock| {
+            for record in known.values().filter(|record| !self.path(&record.slug()).exists()) {
+                self.write(record)?;
+            }
+            Ok(())
+        });
+        let dir = self.dir.display();
+        match again {
+            Ok(()) => {
+                tracing::warn!(%dir, sessions = known.len(), "the registry had vanished and was written again");
+            }
+            Err(error) => {
+                let error = crate::base::failure::chain(&error);
+                tracing::error!(%dir, error, "the registry has vanished");
+            }
+        }
+    }
+
+    fn remember(&self, record: &SessionRecord) {
+        if let Some(memory) = &self.memory {
+            let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+            memory.insert(record.slug(), record.clone());
+        }
     }
 
     /// The file of a session's entry.
@@ -125,6 +181,7 @@ impl Registry {
     /// Reads every entry. No directory is no sessions; one that cannot be read is
     /// a broken entry itself.
     pub fn load_all(&self) -> Loaded {
+        self.recall();
         let mut loaded = Loaded::default();
         let entries = fs::read_dir(&self.dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = match entries {
@@ -150,6 +207,7 @@ impl Registry {
             };
             match read(&path, &slug) {
                 Ok(Some(record)) => {
+                    self.remember(&record);
                     loaded.records.insert(slug, record);
                 }
                 // Removed since the directory was read.
@@ -163,6 +221,11 @@ impl Registry {
 
     /// Reads a session's entry; `None` when it has none.
     pub fn load(&self, slug: &Slug) -> Result<Option<SessionRecord>, RegistryError> {
+        self.recall();
+        self.read(slug)
+    }
+
+    fn read(&self, slug: &Slug) -> Result<Option<SessionRecord>, RegistryError> {
         let path = self.path(slug);
         read(&path, slug).map_err(|why| RegistryError::Unreadable { path, why })
     }
@@ -171,8 +234,9 @@ impl Registry {
     /// known here stay; one that cannot be read is not overwritten.
     pub fn save(&self, record: &SessionRecord) -> Result<(), RegistryError> {
         let slug = record.slug();
+        self.recall();
         let _lock = self.lock()?;
-        let unknown = match self.load(&slug)? {
+        let unknown = match self.read(&slug)? {
             Some(stored) => stored.unknown,
             None => record.unknown.clone(),
         };
@@ -187,11 +251,12 @@ impl Registry {
         change: impl FnOnce(&mut SessionRecord),
     ) -> Result<SessionRecord, RegistryError> {
         let missing = || RegistryError::Missing { path: self.path(slug) };
+        self.recall();
         if !self.dir.is_dir() {
             return Err(missing());
         }
         let _lock = self.lock()?;
-        let mut record = self.load(slug)?.ok_or_else(missing)?;
+        let mut record = self.read(slug)?.ok_or_else(missing)?;
         let reference = record.work_item.reference.clone();
         change(&mut record);
         // An entry never becomes another item's: its file's name would lie.
@@ -205,12 +270,14 @@ impl Registry {
         let bytes = record
             .to_json()
             .map_err(|source| RegistryError::Unwritable { path: path.clone(), source })?;
-        atomic::write(&path, &bytes).map_err(|error| self.io(error))
+        atomic::write(&path, &bytes).map_err(|error| self.io(error))?;
+        self.remember(record);
+        Ok(())
     }
 
     fn lock(&self) -> Result<LockFile, RegistryError> {
         private_dir(&self.dir).map_err(|error| self.io(error))?;
-        LockFile::acquire(&self.dir.join(".lock"))
+        LockFile::acquire(&self.dir.join(LOCK))
             .map_err(|source| RegistryError::Lock { dir: self.dir.clone(), source })
     }
 

@@ -9,6 +9,7 @@
 mod agents;
 mod cli;
 mod config;
+mod crash;
 mod doctor;
 mod events;
 mod inbox;

@@ -157,10 +157,16 @@ impl World {
 
     /// Starts the receiver and waits until it answers.
     pub async fn start(&mut self) {
+        self.start_with(&[]).await;
+    }
+
+    /// The same with more variables.
+    pub async fn start_with(&mut self, variables: &[(&str, &std::ffi::OsStr)]) {
         let log = self.home.join("receiver.log");
         let file = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
         let child = self
             .command(&["gh-webhook", "start"])
+            .envs(variables.iter().copied())
             .stdout(std::process::Stdio::null())
             .stderr(file)
             .spawn()
@@ -252,10 +258,20 @@ pub fn sign(body: &[u8]) -> String {
 
 /// Posts a signed body to a URL of loopback and gives the status code.
 pub async fn post(url: &str, id: &str, event: &str, body: Vec<u8>) -> u16 {
+    try_post(url, id, event, body).await.unwrap().expect("an answer")
+}
+
+/// The same to one that may end before it answers.
+pub async fn try_post(
+    url: &str,
+    id: &str,
+    event: &str,
+    body: Vec<u8>,
+) -> std::io::Result<Option<u16>> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let rest = url.strip_prefix("http://").unwrap();
     let (address, path) = rest.split_at(rest.find('/').unwrap());
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {}\r\nx-github-event: {event}\r\n\
@@ -263,11 +279,11 @@ pub async fn post(url: &str, id: &str, event: &str, body: Vec<u8>) -> u16 {
         body.len(),
         sign(&body)
     );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    stream.write_all(&body).await.unwrap();
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&body).await?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer.split(' ').nth(1).and_then(|status| status.parse().ok()))
 }
 
 /// Deliveries as GitHub makes them, with no more in them than is needed.

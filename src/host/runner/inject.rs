@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::checkpoint::Checkpoint;
 use crate::base::failure::chain;
 use crate::base::text::{cap, visible};
 use crate::core::dispatch::Delivered;
@@ -82,9 +83,11 @@ impl Injector<'_> {
                     if let Err(error) = self.put_down(Reason::Pasted).await {
                         return error;
                     }
+                    Checkpoint::BeforePaste.reached();
                     let delivery = self.delivery;
                     let pasted =
                         self.tmux.paste(self.pane, &delivery.marker, &delivery.prompt).await;
+                    Checkpoint::Paste.reached();
                     match pasted {
                         // The next look says what the pane is now.
                         Ok(()) | Err(TmuxError::NotLive { .. }) => Duration::from_millis(5),
@@ -96,15 +99,22 @@ impl Injector<'_> {
                         return error;
                     }
                     submitted = true;
+                    Checkpoint::BeforeSubmit.reached();
                     if let Err(error) = self.tmux.submit(self.pane, &self.delivery.marker).await {
                         // It may have been pressed all the same: the signal tells.
                         tracing::warn!(delivery = %self.delivery.id, error = %chain(&error),
                             "could not press the submit key");
                     }
+                    Checkpoint::Submit.reached();
                     Duration::from_millis(5)
                 }
                 Action::Finish(Outcome::Gone) => return self.gone(submitted).await,
-                Action::Finish(outcome) => return Delivered::Ended(outcome),
+                Action::Finish(outcome) => {
+                    if outcome == Outcome::Accepted {
+                        Checkpoint::Acknowledge.reached();
+                    }
+                    return Delivered::Ended(outcome);
+                }
             };
             if call_off.is_cancelled() {
                 let since = *called_off_at.get_or_insert_with(Instant::now);

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
 use crate::base::files::{self, atomic};
@@ -168,6 +169,7 @@ impl TmuxRunner {
             })
             .await
             .map_err(|error| tmux_failure(&error))?;
+        Checkpoint::Spawn.reached();
         let live = self.live_session(slug, record, pane, true);
         self.wait_until_ready(slug, &live, began).await?;
         self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(slug.clone(), live);

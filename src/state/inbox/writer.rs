@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::error::InboxError;
 use super::model::{About, Accepted, DeliveryKind, NewDelivery, Step};
+use crate::base::checkpoint::Checkpoint;
 use crate::core::outcome::{Reason, State};
 
 /// How many writes may wait. Whoever comes later waits to be let in.
@@ -171,6 +172,9 @@ impl Work {
                 .map(|change| apply(&transaction, path, change))
                 .collect::<rusqlite::Result<Vec<_>>>()?;
             transaction.commit()?;
+            if changes.iter().any(|change| matches!(change, Change::Accept(..))) {
+                Checkpoint::Commit.reached();
+            }
             Ok(answers)
         })()
         .map_err(|error| InboxError::sqlite(path, "write to", error));

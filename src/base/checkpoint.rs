@@ -1,0 +1,86 @@
+//! Named moments at which a crash would hurt most: between what is on disk and
+//! what has happened in the world.
+//!
+//! Placed by whoever crosses such a moment. In the program that people install
+//! they are nothing; built with `test-fakes`, the process freezes at the one
+//! that a test names, so that it can be killed exactly there.
+
+/// A moment on a delivery's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// A delivery is on disk, and its sender has no answer yet.
+    Commit,
+    /// It was decided where a delivery goes, and nothing of that is on disk.
+    Route,
+    /// The decision is on disk, and the dispatcher does not know of it yet.
+    HandOver,
+    /// An agent's process was started, and nobody has heard of it yet.
+    Spawn,
+    /// It is on disk that pasting begins, and nothing was pasted.
+    BeforePaste,
+    /// The text was pasted (or given to a headless agent).
+    Paste,
+    /// It is on disk that the submit key is pressed, and it was not.
+    BeforeSubmit,
+    /// The submit key was pressed.
+    Submit,
+    /// The agent's signal was seen, and that is not on disk.
+    Acknowledge,
+}
+
+impl Checkpoint {
+    /// Every moment, in the order of a delivery's way.
+    pub const ALL: &[Self] = &[
+        Self::Commit,
+        Self::Route,
+        Self::HandOver,
+        Self::Spawn,
+        Self::BeforePaste,
+        Self::Paste,
+        Self::BeforeSubmit,
+        Self::Submit,
+        Self::Acknowledge,
+    ];
+
+    /// The name by which a test asks for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Route => "route",
+            Self::HandOver => "hand-over",
+            Self::Spawn => "spawn",
+            Self::BeforePaste => "before-paste",
+            Self::Paste => "paste",
+            Self::BeforeSubmit => "before-submit",
+            Self::Submit => "submit",
+            Self::Acknowledge => "acknowledge",
+        }
+    }
+
+    /// Passes the moment.
+    #[cfg(not(feature = "test-fakes"))]
+    #[inline]
+    pub fn reached(self) {}
+
+    /// Passes the moment; freezes the whole process there when
+    /// `THE_LOOP_FREEZE_AT` names it, with the file `THE_LOOP_FREEZE_MARK`
+    /// written first.
+    #[cfg(feature = "test-fakes")]
+    #[expect(clippy::disallowed_methods, reason = "a switch of the tests, read where it works")]
+    pub fn reached(self) {
+        let Some(mark) = std::env::var_os("THE_LOOP_FREEZE_MARK") else { return };
+        if std::env::var("THE_LOOP_FREEZE_AT").as_deref() != Ok(self.as_str()) {
+            return;
+        }
+        if std::fs::write(mark, self.as_str()).is_ok() {
+            let _ = rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::STOP,
+            );
+        }
+        // The signal may take a moment to reach this thread.
+        loop {
+            std::thread::park();
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! SIGKILL at the worst moments: a receiver that is killed between what is on
+//! disk and what has happened neither loses a delivery nor tells it twice.
+//! The evidence is the agent's own record of what it took.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use the_loop::base::checkpoint::Checkpoint;
+
+use crate::support::{World, eventually, payload, post, try_post};
+
+const DEMO: &str = "defaultHarness: demo";
+
+fn count(texts: &[String], word: &str) -> usize {
+    texts.iter().filter(|text| text.contains(word)).count()
+}
+
+/// Starts a receiver that freezes at `checkpoint`.
+async fn start_frozen_at(world: &mut World, checkpoint: Checkpoint) {
+    let mark = world.home.join("frozen");
+    let _ = std::fs::remove_file(&mark);
+    world
+        .start_with(&[
+            ("THE_LOOP_FREEZE_AT", OsStr::new(checkpoint.as_str())),
+            ("THE_LOOP_FREEZE_MARK", mark.as_os_str()),
+        ])
+        .await;
+}
+
+/// Posts in the background: a frozen receiver does not answer.
+fn post_to_one_who_may_freeze(world: &World, id: &str, event: &str, body: &serde_json::Value) {
+    let (url, id, event) = (world.url().to_owned(), id.to_owned(), event.to_owned());
+    let body = serde_json::to_vec(body).unwrap();
+    tokio_util::task::TaskTracker::new()
+        .spawn(async move { try_post(&url, &id, &event, body).await });
+}
+
+async fn kill_when_frozen(world: &mut World, checkpoint: Checkpoint) {
+    let mark = world.home.join("frozen");
+    eventually(&format!("it froze at {}", checkpoint.as_str()), async || {
+        (std::fs::read_to_string(&mark).ok()? == checkpoint.as_str()).then_some(())
+    })
+    .await;
+    world.end(Signal::KILL);
+}
+
+/// A comment to a live session, and a label that starts one, each with a
+/// receiver that is killed at `checkpoint`: both arrive exactly once.
+async fn survives(checkpoint: Checkpoint) {
+    let mut world = World::new(DEMO);
+    // The first event of a session.
+    start_frozen_at(&mut world, checkpoint).await;
+    let labeled = payload::labeled("o/r", 1, "alice");
+    post_to_one_who_may_freeze(&world, "first", "issues", &labeled);
+    kill_when_frozen(&mut world, checkpoint).await;
+    world.start().await;
+    world.reaches("first", "delivered").await;
+    assert_eq!(count(&world.taken("o+r+1"), "Please do it."), 1, "{checkpoint:?}");
+    world.end(Signal::KILL);
+    if checkpoint == Checkpoint::Spawn {
+        return;
+    }
+    // A later one, with another behind it.
+    start_frozen_at(&mut world, checkpoint).await;
+    for (id, text) in [("second", "word-two."), ("third", "word-three.")] {
+        let comment = payload::comment("o/r", 1, "alice", text);
+        post_to_one_who_may_freeze(&world, id, "issue_comment", &comment);
+    }
+    kill_when_frozen(&mut world, checkpoint).await;
+    world.start().await;
+    // What was not answered is not ours yet: GitHub would send it again.
+    for (id, text) in [("second", "word-two."), ("third", "word-three.")] {
+        let comment = payload::comment("o/r", 1, "alice", text);
+        assert!(matches!(world.post(id, "issue_comment", &comment).await, 200 | 202));
+        world.reaches(id, "delivered").await;
+    }
+    let taken = world.taken("o+r+1");
+    assert_eq!(taken.len(), 3, "{checkpoint:?}: {taken:#?}");
+    for word in ["word-two.", "word-three."] {
+        assert_eq!(count(&taken, word), 1, "{checkpoint:?}: {taken:#?}");
+    }
+}
+
+macro_rules! survives {
+    ($($name:ident: $checkpoint:ident,)+) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                survives(Checkpoint::$checkpoint).await;
+            }
+        )+
+
+        #[test]
+        fn every_checkpoint_is_tried() {
+            assert_eq!(Checkpoint::ALL, [$(Checkpoint::$checkpoint),+]);
+        }
+    };
+}
+
+survives! {
+    a_crash_after_the_commit_loses_and_repeats_nothing: Commit,
+    a_crash_after_routing_loses_and_repeats_nothing: Route,
+    a_crash_at_the_hand_over_loses_and_repeats_nothing: HandOver,
+    a_crash_after_the_spawn_loses_and_repeats_nothing: Spawn,
+    a_crash_before_the_paste_loses_and_repeats_nothing: BeforePaste,
+    a_crash_after_the_paste_loses_and_repeats_nothing: Paste,
+    a_crash_before_the_submit_key_loses_and_repeats_nothing: BeforeSubmit,
+    a_crash_after_the_submit_key_loses_and_repeats_nothing: Submit,
+    a_crash_before_the_acknowledgement_is_put_down_loses_and_repeats_nothing: Acknowledge,
+}
+
+/// A generator whose seed is printed, so that a run can be had again.
+struct Dice(u64);
+
+impl Dice {
+    #[expect(clippy::print_stderr, reason = "shown when the test fails")]
+    fn new() -> Self {
+        let seed = std::env::var("THE_LOOP_TEST_SEED")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_else(|| u64::from(std::process::id()) ^ 0x9e37_79b9);
+        eprintln!("THE_LOOP_TEST_SEED={seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        // Knuth's constants; the high bits are the good ones.
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// A delivery that was posted.
+struct Sent {
+    item: u64,
+    id: String,
+    word: String,
+    /// Whether it was answered with 2xx before the kill.
+    answered: bool,
+}
+
+/// Posts until it is dropped.
+async fn load(url: &str, round: u64, dice: &mut Dice, sent: &mut Vec<Sent>) {
+    for n in 0..9 {
+        let (item, event, word) = match (round, n) {
+            (0, 0..3) => (n + 1, "issues", "Please do it.".to_owned()),
+            _ => (1 + dice.below(3), "issue_comment", format!("word-{round}-{n}.")),
+        };
+        let body = match event {
+            "issues" => payload::labeled("o/r", item, "alice"),
+            _ => payload::comment("o/r", item, "alice", &word),
+        };
+        let body = serde_json::to_vec(&body).unwrap();
+        sent.push(Sent { item, id: format!("d-{round}-{n}"), word, answered: false });
+        let last = sent.last_mut().unwrap();
+        let status = post(url, &last.id, event, body).await;
+        assert_eq!(status, 202);
+        last.answered = true;
+        tokio::time::sleep(Duration::from_millis(dice.below(150))).await;
+    }
+    std::future::pending::<()>().await;
+}
+
+/// `THE_LOOP_TEST_KILLS` says how often: a few times here, fifty by
+/// `scripts/kill-test`.
+#[tokio::test]
+async fn kills_at_random_moments_under_load_lose_and_repeat_nothing() {
+    let kills = std::env::var("THE_LOOP_TEST_KILLS").ok().and_then(|text| text.parse().ok());
+    let mut dice = Dice::new();
+    let mut world = World::new(DEMO);
+    let mut sent = Vec::new();
+    for round in 0..kills.unwrap_or(3_u64) {
+        world.start().await;
+        let url = world.url().to_owned();
+        // The first round makes the sessions.
+        let least = if round == 0 { 600 } else { 20 };
+        let until = Duration::from_millis(least + dice.below(1500));
+        let _ = tokio::time::timeout(until, load(&url, round, &mut dice, &mut sent)).await;
+        world.end(Signal::KILL);
+    }
+    world.start().await;
+    for Sent { id, .. } in sent.iter().filter(|sent| sent.answered) {
+        world.reaches(id, "delivered").await;
+    }
+    for Sent { item, id, word, answered } in &sent {
+        let taken = world.taken(&format!("o+r+{item}"));
+        let times = count(&taken, word);
+        assert!(times <= 1 && (!answered || times == 1), "{id}: {times} times in {taken:#?}");
+    }
+    let order = |item| {
+        let taken = world.taken(&format!("o+r+{item}"));
+        let mine = sent.iter().filter(move |sent| sent.item == item);
+        mine.filter_map(|sent| taken.iter().position(|text| text.contains(&sent.word)))
+            .collect::<Vec<_>>()
+    };
+    for item in 1..=3 {
+        assert!(order(item).is_sorted(), "the order of {item}");
+    }
+}
