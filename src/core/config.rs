@@ -6,6 +6,7 @@
 //! a [`Config`] (`walk`), and the first fault on the way knows its path. Only
 //! then is the spot in the text looked for (`locate`).
 
+mod amounts;
 mod error;
 mod load;
 mod locate;
@@ -16,6 +17,7 @@ mod tree;
 mod values;
 mod walk;
 
+pub use amounts::{ByteSize, Span};
 pub use error::ConfigError;
 pub use load::{MAX_BYTES, parse, parse_bytes};
 pub use model::*;

@@ -2,11 +2,12 @@
 //! errors; the loader says which known key is nearest.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::amounts::{ByteSize, Span};
 use super::values;
 use crate::base::ids::Repo;
 
@@ -18,9 +19,17 @@ pub struct Config {
     pub routing: Routing,
     /// Where events come in.
     pub webhooks: Webhooks,
+    /// Agents that are not built in, by name.
+    pub harnesses: BTreeMap<String, DeclaredHarness>,
     /// Which binaries are used.
     pub tools: Tools,
-    /// Where state is kept.
+    /// What is said and asked on GitHub.
+    pub github: GithubConfig,
+    /// Who is told when an agent waits for a person.
+    pub notify: Notify,
+    /// Where figures about this program are given out.
+    pub metrics: Metrics,
+    /// Where state is kept, and how long.
     pub state: StateConfig,
 }
 
@@ -48,13 +57,32 @@ pub struct Routing {
     /// The directory a session is started in, relative to the directory that
     /// holds `.the-loop`.
     pub spawn_workdir: PathBuf,
+    /// Whether each item has a git work tree of its own.
+    pub workspace: Workspace,
     /// How many starts may be under way at once.
     #[serde(deserialize_with = "values::dispatches")]
     pub max_concurrent_dispatches: u16,
+    /// How many sessions may be open; 0: any number.
+    pub max_sessions: u16,
+    /// No session starts when less memory than this is free; 0: no floor.
+    pub memory_floor: ByteSize,
+    /// How many events of one item an agent is given in an hour; 0: any number.
+    pub rate_limit: u32,
+    /// How long one headless turn may take, in seconds.
+    #[serde(deserialize_with = "values::seconds")]
+    pub dispatch_timeout_seconds: u32,
+    /// A file with the template of what is said about an event.
+    pub prompt_template: Option<PathBuf>,
+    /// A file with the template of what a new session is told first.
+    pub spawn_prompt_template: Option<PathBuf>,
     /// Arguments added to a harness's own, by harness.
     pub harness_args: BTreeMap<HarnessName, Vec<String>>,
+    /// Whether comments such as `the-loop stop` are obeyed.
+    pub control: bool,
     /// Settings of the tmux runner.
     pub tmux: TmuxConfig,
+    /// The sessions in the browser.
+    pub web_terminal: WebTerminal,
 }
 
 impl Default for Routing {
@@ -68,9 +96,18 @@ impl Default for Routing {
             authorized_users: Vec::new(),
             repositories: Vec::new(),
             spawn_workdir: PathBuf::from("."),
+            workspace: Workspace::default(),
             max_concurrent_dispatches: 4,
+            max_sessions: 0,
+            memory_floor: ByteSize::default(),
+            rate_limit: 30,
+            dispatch_timeout_seconds: 1800,
+            prompt_template: None,
+            spawn_prompt_template: None,
             harness_args: BTreeMap::new(),
+            control: true,
             tmux: TmuxConfig::default(),
+            web_terminal: WebTerminal::default(),
         }
     }
 }
@@ -132,14 +169,65 @@ pub enum SpawnPolicy {
     Always,
 }
 
+/// `routing.workspace`: whether each item has a git work tree of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Workspace {
+    /// A work tree for each item; else every session is in `spawnWorkdir`.
+    pub enabled: bool,
+    /// Whether a session may work on what a fork sent.
+    pub forks: Forks,
+}
+
+/// `routing.workspace.forks`: whether a session may work on what a fork sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Forks {
+    /// No.
+    #[default]
+    Deny,
+    /// Yes.
+    Allow,
+}
+
+/// `routing.tmux.view`: what the terminal of a session shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum View {
+    /// The agent's own interface.
+    #[default]
+    Tui,
+    /// What a headless agent does, to look at only.
+    Stream,
+}
+
+/// `routing.tmux.deliverWhen`: when an event is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeliverWhen {
+    /// When the agent's turn has ended.
+    #[default]
+    Idle,
+    /// At once.
+    Now,
+}
+
 /// `routing.tmux`: settings of the tmux runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TmuxConfig {
     /// The tmux socket: absent for the user's own server, else a path.
     pub socket: Option<PathBuf>,
+    /// What the terminal of a session shows.
+    pub view: View,
+    /// When an event is typed.
+    pub deliver_when: DeliverWhen,
     /// Columns and lines of a session's window, `COLUMNSxLINES`.
     pub size: WindowSize,
+    /// How long an event waits before it is shown as waiting.
+    pub wait_notice: Span,
+    /// How much is typed; what is longer goes into a file that the text names.
+    pub type_max: ByteSize,
     /// How long a started agent may take until it is ready, in seconds.
     #[serde(deserialize_with = "values::seconds")]
     pub ready_timeout_seconds: u32,
@@ -147,7 +235,15 @@ pub struct TmuxConfig {
 
 impl Default for TmuxConfig {
     fn default() -> Self {
-        Self { socket: None, size: WindowSize::default(), ready_timeout_seconds: 60 }
+        Self {
+            socket: None,
+            view: View::default(),
+            deliver_when: DeliverWhen::default(),
+            size: WindowSize::default(),
+            wait_notice: Span::minutes(30),
+            type_max: ByteSize::kilobytes(16),
+            ready_timeout_seconds: 60,
+        }
     }
 }
 
@@ -190,6 +286,43 @@ impl From<WindowSize> for String {
     }
 }
 
+/// `routing.webTerminal`: the sessions in the browser.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct WebTerminal {
+    /// Whether it is served.
+    pub enabled: bool,
+    /// The address, or the network interface, to listen on.
+    #[serde(deserialize_with = "values::interface")]
+    pub host: String,
+    /// The port to listen on; 0 takes a free one.
+    pub port: u16,
+    /// A socket file to listen on instead.
+    pub socket: Option<PathBuf>,
+    /// The names by which a browser may ask for it.
+    #[serde(deserialize_with = "values::host_names")]
+    pub allowed_hosts: Vec<String>,
+    /// Whether `host` may be every address of this machine.
+    pub expose_all: bool,
+    /// The address that people are given, where it is not the one served.
+    #[serde(deserialize_with = "values::web_url")]
+    pub public_url: Option<String>,
+}
+
+impl Default for WebTerminal {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            host: "127.0.0.1".to_owned(),
+            port: 7681,
+            socket: None,
+            allowed_hosts: Vec::new(),
+            expose_all: false,
+            public_url: None,
+        }
+    }
+}
+
 /// `webhooks`: where events come in.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -215,7 +348,23 @@ pub struct GhWebhook {
     pub secret_env: String,
     /// A file that holds the secret, used when the variable is unset.
     pub secret_file: Option<PathBuf>,
+    /// The events that GitHub is asked to send.
+    #[serde(deserialize_with = "values::events")]
+    pub events: Vec<String>,
 }
+
+/// The events that something is made of: what GitHub is asked for unless the
+/// configuration says otherwise.
+pub const EVENTS: &[&str] = &[
+    "issues",
+    "issue_comment",
+    "pull_request",
+    "pull_request_review",
+    "pull_request_review_comment",
+    "check_run",
+    "workflow_run",
+    "status",
+];
 
 impl Default for GhWebhook {
     fn default() -> Self {
@@ -225,8 +374,54 @@ impl Default for GhWebhook {
             path: "/gh-webhook".to_owned(),
             secret_env: "THE_LOOP_GH_WEBHOOK_SECRET".to_owned(),
             secret_file: None,
+            events: EVENTS.iter().map(|&event| event.to_owned()).collect(),
         }
     }
+}
+
+/// `harnesses.<name>`: an agent that is not built in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DeclaredHarness {
+    /// The command that starts a conversation.
+    pub spawn: Vec<String>,
+    /// The command that goes on with one.
+    pub resume: Vec<String>,
+    /// The command that runs one turn without a terminal.
+    pub one_shot: Vec<String>,
+    /// What the screen shows when it waits for input.
+    pub ready: Option<String>,
+    /// What the screen shows while it works.
+    pub busy: Option<String>,
+}
+
+/// `github`: what is said and asked on GitHub.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GithubConfig {
+    /// Whether an event that was taken, or failed, gets a reaction.
+    pub reactions: bool,
+    /// Whether a session that starts, or an event given up, gets a comment.
+    pub comments: bool,
+    /// Whether GitHub is asked for deliveries that were missed.
+    pub redeliver: bool,
+}
+
+/// `notify`: who is told when an agent waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Notify {
+    /// The program and its fixed arguments; none: nobody is told.
+    pub command: Vec<String>,
+}
+
+/// `metrics`: where figures about this program are given out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Metrics {
+    /// The address and port; `None`: only on the control socket.
+    #[serde(deserialize_with = "values::listen")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// `tools`: which binaries are used.
@@ -264,11 +459,29 @@ pub struct ToolConfig {
     pub path: Option<PathBuf>,
 }
 
-/// `state`: where state is kept.
+/// `state`: where state is kept, and how long.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct StateConfig {
     /// The directory for inbox, lock, sockets and spools; `None` takes one
     /// below the user's state directory.
     pub dir: Option<PathBuf>,
+    /// How long deliveries are kept.
+    pub retention: Retention,
+}
+
+/// `state.retention`: how long deliveries are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Retention {
+    /// How old a delivery gets.
+    pub age: Span,
+    /// How much room the bodies of deliveries may take; 0: any.
+    pub size: ByteSize,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { age: Span::days(30), size: ByteSize::megabytes(1024) }
+    }
 }
