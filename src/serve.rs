@@ -1,6 +1,9 @@
 //! Faces to others: the receiver, the daemon around it, its control socket.
 
+mod agents_words;
 pub mod control;
 pub mod daemon;
 pub mod intake;
+mod rebuild;
 pub mod receiver;
+pub mod sight;

@@ -224,6 +224,11 @@ fn in_full(out: &mut String, history: &DeliveryHistory) {
             push_line(out, &format!("  {line}"));
         }
     }
+    if let Some(advice) = delivery.reason.advice() {
+        for line in wrapped(&format!("To change it: {advice}")) {
+            push_line(out, &format!("  {line}"));
+        }
+    }
 }
 
 /// Adds a line that fits the terminal.
@@ -285,6 +290,8 @@ struct DeliveryJson {
     state: State,
     reason: Reason,
     explanation: &'static str,
+    /// What would change it.
+    advice: Option<&'static str>,
     changed_at: Timestamp,
     attempts: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -321,6 +328,7 @@ fn into_json(history: DeliveryHistory) -> DeliveryJson {
         state: delivery.state,
         reason: delivery.reason,
         explanation: delivery.reason.explain(),
+        advice: delivery.reason.advice(),
         changed_at: delivery.changed_at,
         attempts: delivery.attempts,
         steps: steps.into_iter().map(step).collect(),

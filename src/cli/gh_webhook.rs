@@ -1,5 +1,7 @@
 //! `the-loop gh-webhook`: the receiver's life.
 
+mod replay;
+mod restart;
 mod start;
 mod status;
 mod stop;
@@ -11,7 +13,7 @@ use clap::Subcommand;
 use super::Context;
 use crate::base::failure::Failure;
 
-/// Receive GitHub's webhook: start, stop, status
+/// Receive GitHub's webhook: start, stop, restart, status, replay
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -22,6 +24,8 @@ pub(super) struct Args {
 enum Command {
     Start(start::Args),
     Stop(stop::Args),
+    Restart(restart::Args),
+    Replay(replay::Args),
     Status(status::Args),
 }
 
@@ -30,6 +34,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     match &args.command {
         Command::Start(args) => start::run(context, args),
         Command::Stop(args) => stop::run(context, args),
+        Command::Restart(args) => restart::run(context, args),
+        Command::Replay(args) => replay::run(context, args),
         Command::Status(args) => status::run(context, args),
     }
 }

@@ -163,6 +163,8 @@ pub struct Pull {
     pub thread: Thread,
     /// The name of its head branch.
     pub branch: String,
+    /// The commit at its head: hexadecimal digits, or nothing.
+    pub sha: String,
     /// Whether its head is in the repository of the pull request.
     pub own_head: bool,
     /// Whether it was merged.
@@ -278,6 +280,34 @@ impl Conclusion {
 }
 
 impl Event {
+    /// The text of a comment or a review that was written just now.
+    pub fn spoken(&self) -> Option<&str> {
+        match &self.what {
+            What::Comment { change: PostChange::Created, post, .. }
+            | What::Review { change: PostChange::Created, post, .. }
+            | What::ReviewComment { change: PostChange::Created, post, .. } => {
+                Some(post.body.as_str()).filter(|text| !text.trim().is_empty())
+            }
+            _ => None,
+        }
+    }
+
+    /// The pull request whose head it tells, with the commit there.
+    pub fn head(&self) -> Option<(&str, CheckPull)> {
+        match &self.what {
+            What::Pull { pull, .. }
+            | What::Review { pull, .. }
+            | What::ReviewComment { pull, .. }
+                if !pull.sha.is_empty() =>
+            {
+                let item = pull.thread.item.clone();
+                let (branch, own_head) = (pull.branch.clone(), pull.own_head);
+                Some((pull.sha.as_str(), CheckPull { item, branch, own_head }))
+            }
+            _ => None,
+        }
+    }
+
     /// The page of what happened, or of what it happened to.
     pub fn url(&self) -> Option<&String> {
         match &self.what {

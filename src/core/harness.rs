@@ -18,6 +18,7 @@ use crate::core::inject::screen::{Reading, Screen};
 mod claude;
 mod demo;
 mod hooks;
+mod words;
 
 pub use claude::Claude;
 pub use demo::Demo;
@@ -170,6 +171,17 @@ impl Harness {
     /// was taken.
     pub fn transcript_has(&self, transcript_line: &str, marker: &Marker) -> bool {
         self.adapter().transcript_has(transcript_line, marker)
+    }
+
+    /// Whether a line of its transcript, at `since` or later, holds the whole of
+    /// `text` as the agent's own words.
+    pub fn transcript_says(
+        &self,
+        transcript_line: &str,
+        text: &str,
+        since: jiff::Timestamp,
+    ) -> bool {
+        words::says(transcript_line, text, since)
     }
 }
 

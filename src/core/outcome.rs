@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+mod advice;
+
 macro_rules! vocabulary {
     (
         $(#[$meta:meta])* $name:ident {
@@ -99,6 +101,8 @@ vocabulary! {
         BotNotListed = "bot-not-listed",
         /// Our own words: the text ends with our marker.
         OwnVoice = "own-voice",
+        /// The text stands in the agent's own transcript of the last ten minutes.
+        AgentsOwnWords = "agents-own-words",
         /// The item has no session and the event may not start one.
         NoSession = "no-session",
         /// The item is not armed by the label.
@@ -127,6 +131,21 @@ vocabulary! {
         MatchedByLink = "matched-by-link",
         /// A person sent it with `sessions send`.
         SentByHand = "sent-by-hand",
+        /// A listed user commented `the-loop start`.
+        StartedByHand = "started-by-hand",
+        /// A listed user commented `the-loop stop`: the session is closed.
+        StoppedByHand = "stopped-by-hand",
+        /// A listed user commented `the-loop pause`: events are kept from now on.
+        PausedByHand = "paused-by-hand",
+        /// A listed user commented `the-loop resume`: what was kept is told.
+        ResumedByHand = "resumed-by-hand",
+        /// The session is not paused, so there is nothing to resume.
+        NotPaused = "not-paused",
+        /// More events in an hour than `routing.rateLimit`: the session is paused
+        /// and the event kept. Resume it when its agent does not answer itself.
+        RateLimited = "rate-limited",
+        /// It is to be routed again: a person asked for it.
+        Replayed = "replayed",
         /// The item was closed: its session is closed.
         ItemClosed = "item-closed",
         /// Waits until the session before it in the queue is done.

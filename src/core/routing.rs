@@ -7,6 +7,7 @@
 //! never asks GitHub: what was signed in the delivery is all there is.
 //! docs/routing.md has the table.
 
+mod control;
 mod message;
 mod noise;
 pub mod prompt;
@@ -29,7 +30,7 @@ use self::which::Place;
 use self::who::Who;
 use crate::base::ids::WorkItem;
 use crate::core::config;
-use crate::core::event::{Event, Thread, What};
+use crate::core::event::{CheckPull, Event, Thread, What};
 use crate::core::outcome::Reason;
 use crate::core::session::SessionStatus;
 
@@ -42,6 +43,12 @@ pub struct View {
     pub links: BTreeMap<WorkItem, WorkItem>,
     /// The keys of failed checks that were told ([`Decision::told_check`]).
     pub told_checks: BTreeSet<String>,
+    /// Pull requests by the commit at their head, as deliveries told: a check of
+    /// such a commit belongs to them.
+    pub heads: BTreeMap<String, Vec<CheckPull>>,
+    /// Whether the event's own text stands in an agent's transcript as the
+    /// agent's words ([`Event::spoken`]).
+    pub said_by_agent: bool,
 }
 
 /// What routing knows of a session.
@@ -91,6 +98,10 @@ pub enum Action {
     Start(Message),
     /// Close the item's session.
     Close,
+    /// Keep the events of the item's session from now on.
+    Pause,
+    /// Tell the item's session what was kept.
+    Resume,
 }
 
 impl Action {
@@ -102,6 +113,8 @@ impl Action {
             Self::Deliver(_) => "deliver",
             Self::Start(_) => "start",
             Self::Close => "close",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
         }
     }
 }

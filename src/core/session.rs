@@ -120,6 +120,10 @@ pub struct SessionRecord {
     /// [`TOLD_CHECKS`].
     #[serde(default)]
     pub told_checks: Vec<String>,
+    /// Events before this do not count against `routing.rateLimit`: it paused
+    /// the session then.
+    #[serde(default)]
+    pub counted_from: Option<Timestamp>,
     /// Whether the agent ever accepted a prompt: then the conversation is
     /// resumed, else it is started anew.
     #[serde(default)]
@@ -158,6 +162,7 @@ impl SessionRecord {
             recent_deliveries: Vec::new(),
             failure: None,
             told_checks: Vec::new(),
+            counted_from: None,
             conversation_started: false,
             unknown: Map::new(),
         }

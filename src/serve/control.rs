@@ -19,7 +19,7 @@ use crate::base::failure::{Failure, chain};
 use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::DeliveryId;
 use crate::base::random;
-use crate::state::inbox::{Inbox, InboxError, LocalMessage};
+use crate::state::inbox::{Inbox, InboxError, LocalMessage, Replayed};
 
 /// What the receiver says about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -70,8 +70,17 @@ pub fn router(control: Control) -> Router {
     Router::new()
         .route("/status", get(status))
         .route("/local", post(local))
+        .route("/replay", post(replay))
         .route("/stop", post(stop))
         .with_state(control)
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Replay {
+    Queued,
+    UnderWay,
+    NoBody,
 }
 
 type Reply<T> = Result<Json<T>, (StatusCode, String)>;
@@ -101,6 +110,23 @@ async fn local(
     let id = put_local(&control.inbox, &message).await.map_err(|error| unavailable(&error))?;
     control.arrived.notify_one();
     Ok(Json(Queued { id }))
+}
+
+async fn replay(
+    AxumState(control): AxumState<Control>,
+    Json(Queued { id }): Json<Queued>,
+) -> Reply<Replay> {
+    let outcome = match control.inbox.replay(id).await {
+        Ok(Replayed::Queued) => Replay::Queued,
+        Ok(Replayed::UnderWay) => Replay::UnderWay,
+        Ok(Replayed::NoBody) => Replay::NoBody,
+        Err(error @ InboxError::UnknownDelivery { .. }) => {
+            return Err((StatusCode::NOT_FOUND, chain(&error)));
+        }
+        Err(error) => return Err(unavailable(&error)),
+    };
+    control.arrived.notify_one();
+    Ok(Json(outcome))
 }
 
 async fn stop(AxumState(control): AxumState<Control>) -> StatusCode {
@@ -139,6 +165,19 @@ pub async fn send_local(
     let queued: Queued = serde_json::from_slice(&body)
         .map_err(|error| Failure::failed("the receiver's answer cannot be read").because(error))?;
     Ok(Some(queued.id))
+}
+
+/// Asks the receiver to route a delivery again; `None` when none runs.
+pub async fn ask_to_replay(socket: &Path, id: &DeliveryId) -> Result<Option<Replayed>, Failure> {
+    let body = serde_json::to_vec(&Queued { id: id.clone() }).unwrap_or_default();
+    let Some(body) = ask(socket, "POST", "/replay", body).await? else { return Ok(None) };
+    let replay: Replay = serde_json::from_slice(&body)
+        .map_err(|error| Failure::failed("the receiver's answer cannot be read").because(error))?;
+    Ok(Some(match replay {
+        Replay::Queued => Replayed::Queued,
+        Replay::UnderWay => Replayed::UnderWay,
+        Replay::NoBody => Replayed::NoBody,
+    }))
 }
 
 /// Asks the receiver to end; `false` when none runs.

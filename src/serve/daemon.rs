@@ -30,7 +30,9 @@ use crate::state::spool;
 
 use super::control::{self, Control, Status};
 use super::intake::Intake;
+use super::rebuild::rebuild;
 use super::receiver::{Receiver, Secret};
+use super::sight::Sight;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
@@ -141,6 +143,15 @@ impl Daemon {
         let url = self.url();
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
         let Setup { config, file, project, paths, secret, tmux, program, harnesses, clock } = setup;
+        let workdir = project.join(&config.routing.spawn_workdir);
+        if registry.is_swept() {
+            let panes = tmux.panes().await.unwrap_or_default();
+            let now = clock.now();
+            let made = rebuild(&registry, &inbox, &paths, &panes, &config.routing, &workdir, now);
+            if made > 0 {
+                tracing::warn!(sessions = made, "the registry had vanished and was made again");
+            }
+        }
         let tasks = TaskTracker::new();
         let arrived = Arc::new(Notify::new());
         let watcher = spool::Watcher::start(&paths.spool());
@@ -165,14 +176,16 @@ impl Daemon {
             &tasks,
             stop.clone(),
         );
+        let sight = Sight::new(registry.clone(), &config.routing, &paths);
         let intake = Intake {
             inbox: inbox.clone(),
             registry,
-            workdir: project.join(&config.routing.spawn_workdir),
+            workdir,
             routing: config.routing.clone(),
             own_voice,
             dispatcher,
             arrived: Arc::clone(&arrived),
+            sight,
             clock: clock.clone(),
         };
         tasks.spawn(intake.run(stop.clone()));

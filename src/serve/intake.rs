@@ -17,13 +17,15 @@ use crate::core::config::Routing;
 use crate::core::dispatch::{Job, Task};
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
-use crate::core::routing::{self, Action, Decision, OwnVoice, SessionView, View, prompt};
-use crate::core::session::{RecordedItem, SessionRecord, TOLD_CHECKS};
+use crate::core::routing::{self, Action, Decision, OwnVoice, prompt};
+use crate::core::session::{RecordedItem, SessionRecord, SessionStatus, TOLD_CHECKS};
 use crate::host::dispatch::DispatchHandle;
 use crate::state::inbox::{
     About, DeliveryKind, Inbox, InboxError, LocalMessage, Route, RouteAction, Step, StoredDelivery,
 };
 use crate::state::registry::Registry;
+
+use super::sight::Sight;
 
 /// How many deliveries are read from the inbox at a time.
 const BATCH: usize = 64;
@@ -45,6 +47,8 @@ pub struct Intake {
     pub dispatcher: DispatchHandle,
     /// Told when a delivery came in.
     pub arrived: Arc<Notify>,
+    /// What routing may know.
+    pub sight: Sight,
     /// The time.
     pub clock: Clock,
 }
@@ -52,7 +56,7 @@ pub struct Intake {
 impl Intake {
     /// Takes up what an earlier run left, then routes deliveries as they come,
     /// until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken) {
         match self.inbox.pending() {
             Ok(pending) => {
                 for delivery in pending {
@@ -83,7 +87,7 @@ impl Intake {
         }
     }
 
-    async fn route_all(&self) -> Result<(), InboxError> {
+    async fn route_all(&mut self) -> Result<(), InboxError> {
         loop {
             let batch = self.inbox.to_route(BATCH)?;
             if batch.is_empty() {
@@ -107,7 +111,7 @@ impl Intake {
         }
     }
 
-    fn route(&self, delivery: &StoredDelivery) -> Decided {
+    fn route(&mut self, delivery: &StoredDelivery) -> Decided {
         match delivery.kind {
             DeliveryKind::Local => self.route_local(delivery),
             DeliveryKind::Github => self.route_github(delivery),
@@ -141,7 +145,7 @@ impl Intake {
         Decided::queued(delivery, Reason::SentByHand, route)
     }
 
-    fn route_github(&self, delivery: &StoredDelivery) -> Decided {
+    fn route_github(&mut self, delivery: &StoredDelivery) -> Decided {
         let event = match event::parse(&delivery.event, &delivery.body) {
             Ok(event) => event,
             Err(error) => {
@@ -149,11 +153,13 @@ impl Intake {
                 return Decided::ended(delivery, State::Ignored, Reason::Unreadable, detail);
             }
         };
-        let decision = routing::decide(&event, &self.routing, &self.view(), &self.own_voice);
+        let view = self.sight.view(&self.inbox, &event, delivery.received_at);
+        let decision = routing::decide(&event, &self.routing, &view, &self.own_voice);
         let about = About {
             delivery: delivery.id.clone(),
             item: decision.item.clone(),
             url: decision.url.clone(),
+            head: event.head().map(|(sha, pull)| (sha.to_owned(), pull)),
         };
         let mut decided = self.act_on(delivery, decision);
         decided.about.push(about);
@@ -163,6 +169,12 @@ impl Intake {
     fn act_on(&self, delivery: &StoredDelivery, decision: Decision) -> Decided {
         let Decision { item, reason, action, .. } = &decision;
         let short = item.as_ref().map(WorkItem::short);
+        if let (Some(item), Action::Pause | Action::Resume) = (item, action) {
+            return match self.set_paused(item, *action == Action::Pause) {
+                Ok(()) => Decided::ended(delivery, State::Done, *reason, short),
+                Err(error) => Decided::unreadable(delivery, &error),
+            };
+        }
         let (Some(item), Action::Deliver(_) | Action::Start(_) | Action::Close) = (item, action)
         else {
             let state = if *action == Action::Note { State::Done } else { State::Ignored };
@@ -191,23 +203,59 @@ impl Intake {
             url: decision.url.clone(),
             action: if message.is_some() { RouteAction::Deliver } else { RouteAction::Close },
         };
-        let mut decided = Decided::queued(delivery, *reason, route);
+        let limited = message.is_some() && self.is_too_much(item, session.as_ref());
+        let reason = if limited { Reason::RateLimited } else { *reason };
+        let mut decided = Decided::queued(delivery, reason, route);
         decided.keep = Some((item.clone(), decision));
         decided
     }
 
-    /// What routing may know of the sessions.
-    fn view(&self) -> View {
-        let mut view = View::default();
-        for record in self.registry.load_all().records.into_values() {
-            let item = record.work_item.reference;
-            for pr in record.pull_requests {
-                view.links.insert(pr, item.clone());
-            }
-            view.told_checks.extend(record.told_checks);
-            view.sessions.insert(item, SessionView { status: record.status });
+    /// Whether one more event of an item is more than may come in an hour. Then
+    /// its session is paused, so that two agents who answer each other end.
+    fn is_too_much(&self, item: &WorkItem, session: Option<&SessionRecord>) -> bool {
+        let limit = self.routing.rate_limit;
+        let Some(session) = session.filter(|_| limit > 0) else { return false };
+        if session.status == SessionStatus::Paused {
+            return false;
         }
-        view
+        let now = self.clock.now();
+        let hour_ago = now.checked_sub(jiff::SignedDuration::from_hours(1)).unwrap_or(now);
+        let since = session.counted_from.map_or(hour_ago, |from| from.max(hour_ago));
+        let slug = item.slug();
+        match self.inbox.events_since(&slug, since, limit) {
+            Ok(count) if count < limit => return false,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(%item, error = %chain(&error), "could not count the events");
+                return false;
+            }
+        }
+        let why = format!(
+            "paused: more than {limit} events within an hour (`routing.rateLimit`); what comes is \
+             kept until it is resumed"
+        );
+        tracing::warn!(%item, limit, "too many events within an hour: the session is paused");
+        let paused = self.registry.update(&slug, |record| {
+            record.status = SessionStatus::Paused;
+            record.failure = Some(why);
+            record.counted_from = Some(now);
+        });
+        if let Err(error) = paused {
+            tracing::error!(%item, error = %chain(&error), "could not pause the session");
+        }
+        true
+    }
+
+    fn set_paused(&self, item: &WorkItem, paused: bool) -> Result<(), String> {
+        let change = |record: &mut SessionRecord| {
+            if paused {
+                record.status = SessionStatus::Paused;
+            } else if record.status == SessionStatus::Paused {
+                record.status = SessionStatus::Active;
+                record.failure = None;
+            }
+        };
+        self.registry.update(&item.slug(), change).map(drop).map_err(|error| chain(&error))
     }
 
     /// Makes the item's entry when it has none.

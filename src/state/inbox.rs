@@ -15,17 +15,19 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::base::clock::Clock;
+use crate::base::ids::DeliveryId;
 
 mod error;
 mod model;
 mod open;
+mod prune;
 mod reader;
 mod writer;
 
 pub use error::InboxError;
 pub use model::{
-    About, Accepted, Counts, DeliveryHistory, DeliveryKind, LocalMessage, NewDelivery,
-    QueuedDelivery, RecordedStep, Route, RouteAction, Step, StoredDelivery, Summary,
+    About, Accepted, Counts, DeliveryHistory, DeliveryKind, Keep, LocalMessage, NewDelivery,
+    QueuedDelivery, RecordedStep, Replayed, Route, RouteAction, Step, StoredDelivery, Summary,
 };
 pub use reader::InboxReader;
 use writer::{Change, Writer, Written};
@@ -87,7 +89,7 @@ impl Inbox {
         let change = Change::Accept(new, self.shared.clock.now_ms(), arrived);
         match self.shared.writer.write(change).await? {
             Written::Delivery(accepted) => Ok(accepted),
-            Written::Done => unreachable!("a delivery is answered as one"),
+            _ => unreachable!("a delivery is answered as one"),
         }
     }
 
@@ -106,6 +108,29 @@ impl Inbox {
     ) -> Result<(), InboxError> {
         let change = Change::Record(steps, about, self.shared.clock.now_ms());
         self.shared.writer.write(change).await.map(drop)
+    }
+
+    /// Has a delivery routed again, as if it had just arrived. One that is on its
+    /// way is left alone.
+    pub async fn replay(&self, id: DeliveryId) -> Result<Replayed, InboxError> {
+        match self.shared.writer.write(Change::Replay(id, self.shared.clock.now_ms())).await? {
+            Written::Replayed(replayed) => Ok(replayed),
+            _ => unreachable!("a replay is answered as one"),
+        }
+    }
+
+    /// Drops what is older or larger than it may be, of deliveries that have
+    /// come to their end. In steps: whoever waits to write is let in between.
+    pub async fn prune(&self, keep: Keep) -> Result<u64, InboxError> {
+        let mut dropped = 0;
+        loop {
+            let change = Change::Prune(keep, self.shared.clock.now_ms());
+            match self.shared.writer.write(change).await? {
+                Written::Pruned(0) => return Ok(dropped),
+                Written::Pruned(some) => dropped += some,
+                _ => unreachable!("pruning is answered as such"),
+            }
+        }
     }
 
     /// Whether a delivery could be taken in now. When the last write failed,

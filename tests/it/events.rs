@@ -50,6 +50,7 @@ async fn filled(home: &Path) -> Inbox {
         delivery: "aaaa-1".parse().unwrap(),
         item: Some("octo/repo#12".parse::<WorkItem>().unwrap()),
         url: Some(PAGE.to_owned()),
+        head: None,
     };
     inbox
         .record_about(

@@ -207,6 +207,7 @@ async fn people_find_a_delivery_by_item_by_session_and_by_page() {
         delivery: id(name),
         item: Some(item("O/R#12")),
         url: Some(url.to_owned()),
+        head: None,
     };
     let ignored = step("stranger", State::Ignored, Reason::SenderNotAuthorized);
     inbox

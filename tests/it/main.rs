@@ -14,6 +14,7 @@ mod doctor;
 mod events;
 mod inbox;
 mod install;
+mod loops;
 mod main_job;
 mod receiver;
 mod registry;

@@ -54,6 +54,15 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    begin(context, args, args.detach)
+}
+
+/// Starts the receiver in the background, whatever the flags say.
+pub(super) fn run_detached(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    begin(context, args, true)
+}
+
+fn begin(context: &Context, args: &Args, in_background: bool) -> Result<ExitCode, Failure> {
     let mut loaded = context.load()?;
     if let Some(runner) = &args.runner {
         loaded.config.routing.runner =
@@ -72,7 +81,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed("could not start the runtime").because(error))?;
-    let result = if args.detach {
+    let result = if in_background {
         runtime.block_on(Box::pin(detach(context, args, loaded)))
     } else {
         runtime.block_on(Box::pin(foreground(context, args, loaded)))

@@ -20,6 +20,11 @@ pub(super) struct Args {}
 
 /// Runs the command.
 pub(super) fn run(context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
+    end(context)
+}
+
+/// Ends the receiver when one runs, and waits until it is gone.
+pub(super) fn end(context: &Context) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
     context.block_on(async {
         if !control::ask_to_stop(&loaded.paths.control()).await? {

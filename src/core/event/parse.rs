@@ -318,6 +318,7 @@ impl Parts<'_> {
                 closed: pull.state.as_deref() == Some("closed"),
                 url: pull.html_url,
             },
+            sha: plain_sha(head.as_ref().and_then(|head| head.sha.clone())).unwrap_or_default(),
             branch: head.and_then(|head| head.branch).unwrap_or_default(),
             own_head,
             merged: pull.merged.unwrap_or(false),
@@ -351,12 +352,16 @@ impl Parts<'_> {
     }
 
     fn sha(&self, sha: Option<String>, field: &'static str) -> Result<String, ParseError> {
-        sha.filter(|sha| {
-            (7..=64).contains(&sha.len()) && sha.bytes().all(|byte| byte.is_ascii_hexdigit())
-        })
-        .map(|sha| sha.to_ascii_lowercase())
-        .ok_or_else(|| self.reader.missing(field))
+        plain_sha(sha).ok_or_else(|| self.reader.missing(field))
     }
+}
+
+/// A commit's name, when it is nothing else.
+fn plain_sha(sha: Option<String>) -> Option<String> {
+    sha.filter(|sha| {
+        (7..=64).contains(&sha.len()) && sha.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+    .map(|sha| sha.to_ascii_lowercase())
 }
 
 /// The repository whose page this is.

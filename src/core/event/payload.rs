@@ -98,6 +98,7 @@ pub(super) struct PullRequest {
 /// The head or the base of a pull request.
 #[derive(Debug, Deserialize)]
 pub(super) struct PullEnd {
+    pub(super) sha: Option<String>,
     #[serde(rename = "ref")]
     pub(super) branch: Option<String>,
     pub(super) repo: Option<Repository>,

@@ -21,6 +21,8 @@ pub struct Message {
     /// The review that it belongs to: a review and its comments are told
     /// together.
     pub review: Option<u64>,
+    /// Whether it is told without waiting for the end of the turn.
+    pub now: bool,
 }
 
 /// The kinds of events that an agent is told of: a closed vocabulary, because
@@ -120,7 +122,7 @@ impl Withheld {
 
 impl Message {
     fn new(kind: Kind) -> Self {
-        Self { kind, on: None, sentence: None, fields: Vec::new(), review: None }
+        Self { kind, on: None, sentence: None, fields: Vec::new(), review: None, now: false }
     }
 
     /// The item's title, where the message tells it.
@@ -165,6 +167,11 @@ pub(super) fn thread(kind: Kind, thread: &Thread, sender: &Actor) -> Message {
         _ => message,
     };
     message.url(thread.url.as_ref()).block("body", &thread.body)
+}
+
+/// The item's own text, armed as it is by a listed user's comment.
+pub(super) fn started(item: &Thread, post: &Post, sender: &Actor) -> Message {
+    thread(Kind::Armed, item, sender).block("comment", &post.body)
 }
 
 /// A merged pull request: one sentence, nothing of theirs.

@@ -9,15 +9,13 @@ use super::references::branch_issue;
 use super::which::Place;
 use super::{Desk, Ruling, Verdict};
 use crate::base::ids::Repo;
-use crate::core::event::{Check, Conclusion};
+use crate::core::event::{Check, CheckPull, Conclusion};
 use crate::core::outcome::Reason;
 use crate::core::session::SessionStatus;
 
 /// Where a check belongs, as far as that can be known.
 pub(super) fn place(desk: &Desk<'_>, check: &Check, repo: &Repo) -> Option<Place> {
-    let pulls = check
-        .pulls
-        .iter()
+    let pulls = pulls(desk, check, repo)
         .filter(|pull| pull.own_head)
         .map(|pull| Place::of_check(pull, desk.view));
     let branches = check
@@ -31,13 +29,26 @@ pub(super) fn place(desk: &Desk<'_>, check: &Check, repo: &Repo) -> Option<Place
     places.iter().find(with_session).or(places.first()).cloned()
 }
 
+/// The pull requests of a check: those that it names, else those that had its
+/// commit at their head when a delivery last told of them.
+fn pulls<'a>(
+    desk: &Desk<'a>,
+    check: &'a Check,
+    repo: &'a Repo,
+) -> impl Iterator<Item = &'a CheckPull> {
+    let known = desk.view.heads.get(&check.sha).filter(|_| check.pulls.is_empty());
+    let known = known.into_iter().flatten().filter(|pull| pull.item.repo == *repo);
+    check.pulls.iter().chain(known)
+}
+
 /// What becomes of a check.
 pub(super) fn check(desk: &Desk<'_>, check: &Check, repo: &Repo, place: Option<&Place>) -> Ruling {
     let conclusion = match check.conclusion {
         None | Some(Conclusion::NotFailed) => return Err(Reason::CheckNotFailed),
         Some(conclusion) => conclusion,
     };
-    let foreign = !check.pulls.is_empty() && check.pulls.iter().all(|pull| !pull.own_head);
+    let mut pulls = pulls(desk, check, repo).peekable();
+    let foreign = pulls.peek().is_some() && pulls.all(|pull| !pull.own_head);
     if check.foreign_head || foreign {
         return Err(Reason::ForeignHead);
     }

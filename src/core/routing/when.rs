@@ -1,6 +1,7 @@
 //! When an event is told, when it starts a session, when it ends one: one
 //! function for each kind of thing that people do on GitHub.
 
+use super::control::{self, Order};
 use super::message::{self, Kind, Message};
 use super::which::Place;
 use super::{Action, Desk, Ruling, Verdict};
@@ -71,8 +72,52 @@ pub(super) fn comment(
         PostChange::Other => return Err(Reason::ActionNotRouted),
     };
     spoken(desk, place, post)?;
+    if change == PostChange::Created
+        && desk.config.control
+        && let Some(order) = control::order(&post.body)
+    {
+        return ordered(desk, place, thread, post, order);
+    }
     let arms = change == PostChange::Created && desk.carries_label(thread);
     admit(desk, place, thread, arms, |first| desk.teller().comment(kind, thread, post, first))
+}
+
+/// A listed user's control line.
+fn ordered(
+    desk: &Desk<'_>,
+    place: &Place,
+    thread: &Thread,
+    post: &Post,
+    order: Order<'_>,
+) -> Ruling {
+    let session = desk.view.sessions.get(&place.target).map(|session| session.status);
+    let act = |action, reason| Ok(Verdict::new(place.target.clone(), action, reason));
+    match (order, session) {
+        (Order::Now(_), _) => {
+            let arms = desk.carries_label(thread);
+            admit(desk, place, thread, arms, |first| {
+                let message = desk.teller().comment(Kind::Comment, thread, post, first);
+                Message { now: true, ..message }
+            })
+        }
+        (Order::Start, Some(status)) if status.is_live() => Err(Reason::AlreadyArmed),
+        (Order::Start, Some(_)) => {
+            Ok(Verdict::deliver(place, desk.teller().comment(Kind::Comment, thread, post, false)))
+        }
+        (Order::Start, None) if thread.closed => Err(Reason::ItemIsClosed),
+        // As with the label: whoever arms an item authorises its text as it is.
+        (Order::Start, None) => Ok(Verdict::start(
+            &Place::itself(&place.own),
+            Reason::StartedByHand,
+            message::started(thread, post, &desk.event.sender),
+        )),
+        (_, None) => Err(Reason::NoSession),
+        (_, Some(SessionStatus::Closed)) => Err(Reason::SessionClosed),
+        (Order::Stop, Some(_)) => act(Action::Close, Reason::StoppedByHand),
+        (Order::Pause, Some(_)) => act(Action::Pause, Reason::PausedByHand),
+        (Order::Resume, Some(SessionStatus::Paused)) => act(Action::Resume, Reason::ResumedByHand),
+        (Order::Resume, Some(_)) => Err(Reason::NotPaused),
+    }
 }
 
 /// A review.
@@ -145,6 +190,9 @@ fn written(desk: &Desk<'_>, place: &Place, text: &str, author: &Actor) -> Result
     let items = [&place.own, &place.target].into_iter().chain(desk.view.sessions.keys());
     if desk.voice.is_own_of_any(text, items) {
         return Err(Reason::OwnVoice);
+    }
+    if desk.view.said_by_agent {
+        return Err(Reason::AgentsOwnWords);
     }
     desk.who.text_of(author, &desk.event.sender)
 }

@@ -1,10 +1,12 @@
 //! What goes into the inbox and what comes out of it, as values.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::base::ids::{DeliveryId, Marker, Slug, WorkItem};
+use crate::core::event::CheckPull;
 use crate::core::outcome::{Reason, State};
 
 /// Where a delivery came from.
@@ -144,6 +146,28 @@ pub struct About {
     pub item: Option<WorkItem>,
     /// The page of what happened: a comment's, an issue's.
     pub url: Option<String>,
+    /// A commit, and the pull request that it is the head of.
+    pub head: Option<(String, CheckPull)>,
+}
+
+/// What became of the wish to route a delivery again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// It is to be routed again.
+    Queued,
+    /// It is still on its way.
+    UnderWay,
+    /// Its body was dropped for its age or for room.
+    NoBody,
+}
+
+/// How long and how much the inbox keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// How long bodies and prompts stay.
+    pub age: Duration,
+    /// How many bytes the file may hold before bodies go earlier.
+    pub size: u64,
 }
 
 /// A delivery that is to be routed.

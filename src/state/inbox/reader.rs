@@ -16,6 +16,7 @@ use super::model::{
 };
 use super::open;
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
+use crate::core::event::CheckPull;
 use crate::core::outcome::{Reason, State};
 
 const SUMMARY: &str = "SELECT d.seq, d.id, d.kind, d.event, d.received_at, d.state, d.reason,
@@ -65,6 +66,55 @@ impl InboxReader {
     /// One delivery, when it is on its way to a session.
     pub fn queued(&self, id: &DeliveryId) -> Result<Option<QueuedDelivery>, InboxError> {
         self.row(&format!("{QUEUED} AND d.id = ?1"), [id.as_str()], queued)
+    }
+
+    /// The body of a delivery, while it is kept.
+    pub fn stored(&self, id: &DeliveryId) -> Result<Option<StoredDelivery>, InboxError> {
+        self.row(
+            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body
+             FROM deliveries d JOIN bodies b ON b.seq = d.seq WHERE d.id = ?1",
+            [id.as_str()],
+            stored,
+        )
+    }
+
+    /// How many events from GitHub were meant for a session since then; counts
+    /// to `limit` and no further.
+    pub fn events_since(
+        &self,
+        slug: &Slug,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<u32, InboxError> {
+        let count = self.row(
+            "SELECT count(*) FROM (
+                 SELECT d.received_at AS at FROM routes r JOIN deliveries d ON d.seq = r.seq
+                 WHERE r.slug = ?1 AND r.action = 'deliver' AND d.kind = 'github'
+                 ORDER BY r.seq DESC LIMIT ?2)
+             WHERE at >= ?3",
+            rusqlite::params![slug.as_str(), limit, since.as_millisecond()],
+            |row| row.get(0),
+        )?;
+        Ok(count.unwrap_or(0))
+    }
+
+    /// The pull requests that a commit is the head of, as deliveries told.
+    pub fn heads(&self, sha: &str) -> Result<Vec<CheckPull>, InboxError> {
+        self.rows("SELECT pr, branch, own FROM heads WHERE sha = ?1", [sha], |row| {
+            Ok(CheckPull { item: name(row, 0)?, branch: row.get(1)?, own_head: row.get(2)? })
+        })
+    }
+
+    /// Every item for which a session was ever to be started, and whether the
+    /// last thing routed to it was its end.
+    pub fn started_items(&self) -> Result<Vec<(WorkItem, bool)>, InboxError> {
+        self.rows(
+            "SELECT item, (SELECT l.action = 'close' FROM routes l WHERE l.slug = r.slug
+                           ORDER BY l.seq DESC LIMIT 1)
+             FROM routes r WHERE start = 1 GROUP BY slug",
+            [],
+            |row| Ok((name(row, 0)?, row.get(1)?)),
+        )
     }
 
     /// How many deliveries stand where.

@@ -11,8 +11,10 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, named_params,
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::error::InboxError;
-use super::model::{About, Accepted, DeliveryKind, NewDelivery, Step};
+use super::model::{About, Accepted, DeliveryKind, Keep, NewDelivery, Replayed, Step};
+use super::prune;
 use crate::base::checkpoint::Checkpoint;
+use crate::base::ids::DeliveryId;
 use crate::core::outcome::{Reason, State};
 
 /// How many writes may wait. Whoever comes later waits to be let in.
@@ -32,6 +34,10 @@ pub(super) enum Change {
     Accept(NewDelivery, i64, Option<Arc<Notify>>),
     /// Decisions, all or none.
     Record(Vec<Step>, Vec<About>, i64),
+    /// A delivery is to be routed again.
+    Replay(DeliveryId, i64),
+    /// What is too old or too large goes.
+    Prune(Keep, i64),
     /// Nothing that stays: finds out whether writing works.
     Probe,
     /// From now on the file may have this many pages.
@@ -44,6 +50,10 @@ pub(super) enum Change {
 pub(super) enum Written {
     /// A delivery was taken in.
     Delivery(Accepted),
+    /// A delivery was, or was not, put up for routing again.
+    Replayed(Replayed),
+    /// So many rows were dropped.
+    Pruned(u64),
     /// Anything else was done.
     Done,
 }
@@ -198,6 +208,10 @@ fn apply(connection: &Connection, path: &Path, change: &Change) -> rusqlite::Res
             accept(connection, new, *now).map(|accepted| Ok(Written::Delivery(accepted)))
         }
         Change::Record(steps, about, now) => record(connection, path, steps, about, *now),
+        Change::Replay(id, now) => replay(connection, path, id, *now),
+        Change::Prune(keep, now) => {
+            prune::step(connection, *keep, *now).map(|dropped| Ok(Written::Pruned(dropped)))
+        }
         Change::Probe => {
             // Takes pages and gives them back, so that a full disk shows.
             connection.execute_batch(
@@ -245,10 +259,48 @@ fn accept(connection: &Connection, new: &NewDelivery, now: i64) -> rusqlite::Res
     // The stored body stays: what was authorised is what is delivered. It may
     // only have been dropped for its age.
     put_body(connection, seq, &new.body)?;
+    route_again(connection, seq, now, Reason::Redelivered)?;
+    Ok(Accepted::Requeued)
+}
+
+fn replay(
+    connection: &Connection,
+    path: &Path,
+    id: &DeliveryId,
+    now: i64,
+) -> rusqlite::Result<Answer> {
+    let found: Option<(i64, String, bool)> = connection
+        .prepare_cached(
+            "SELECT seq, state, EXISTS (SELECT 1 FROM bodies b WHERE b.seq = d.seq)
+             FROM deliveries d WHERE id = ?1",
+        )?
+        .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((seq, state, has_body)) = found else {
+        let path = path.to_path_buf();
+        return Ok(Err(InboxError::UnknownDelivery { path, id: id.clone() }));
+    };
+    let answer = |replayed| Ok(Ok(Written::Replayed(replayed)));
+    if !State::parse(&state).is_some_and(State::is_final) {
+        return answer(Replayed::UnderWay);
+    }
+    if !has_body {
+        return answer(Replayed::NoBody);
+    }
+    route_again(connection, seq, now, Reason::Replayed)?;
+    answer(Replayed::Queued)
+}
+
+/// Forgets what was decided about a delivery, except in the log.
+fn route_again(
+    connection: &Connection,
+    seq: i64,
+    now: i64,
+    reason: Reason,
+) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM routes WHERE seq = ?1", [seq])?;
     connection.execute("UPDATE deliveries SET attempts = 0 WHERE seq = ?1", [seq])?;
-    set_state(connection, seq, now, State::Received, Reason::Redelivered, None)?;
-    Ok(Accepted::Requeued)
+    set_state(connection, seq, now, State::Received, reason, None)
 }
 
 fn record(
@@ -309,6 +361,14 @@ fn record(
                 about.item.as_ref().map(|item| item.slug().to_string()),
                 about.url,
             ])?;
+        if let Some((sha, pull)) = &about.head {
+            connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO heads (sha, pr, branch, own, at)
+                     VALUES (?1, ?2, ?3, ?4, ?5)",
+                )?
+                .execute(params![sha, pull.item.to_string(), pull.branch, pull.own_head, now])?;
+        }
     }
     Ok(Ok(Written::Done))
 }

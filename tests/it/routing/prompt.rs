@@ -158,7 +158,7 @@ proptest! {
             Field { label: "description", value: Value::Block(one) },
             Field { label: "body", value: Value::Block(two) },
         ];
-        let message = Message { kind: Kind::Comment, on: None, sentence: None, fields, review: None };
+        let message = Message { kind: Kind::Comment, on: None, sentence: None, fields, review: None, now: false };
         let text = render(&message, &item(1), &marker, &voice(), first);
 
         prop_assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());

@@ -1,0 +1,134 @@
+//! `the-loop gh-webhook replay`.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use crate::base::clock::Clock;
+use crate::base::failure::{Failure, chain};
+use crate::base::files::lock::LockFile;
+use crate::base::ids::{DeliveryId, Marker};
+use crate::base::text::visible;
+use crate::cli::Context;
+use crate::cli::setup::Loaded;
+use crate::core::event;
+use crate::core::routing::{self, Action, OwnVoice, prompt};
+use crate::serve::control;
+use crate::serve::sight::Sight;
+use crate::state::inbox::{DeliveryKind, Inbox, InboxError, Replayed};
+use crate::state::registry::Registry;
+
+/// Route a recorded delivery again
+///
+/// It is decided about anew, with the configuration and the sessions of now. A
+/// delivery that reached its agent before is told once more.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  the-loop gh-webhook replay 72d3162e-cc78-11e3-81ab-4c9367dc0958 --dry-run
+  the-loop gh-webhook replay 72d3162e-cc78-11e3-81ab-4c9367dc0958")]
+pub(super) struct Args {
+    /// The delivery's id
+    id: DeliveryId,
+
+    /// Only say what would happen, and why
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    if args.dry_run {
+        return explain(context, &loaded, &args.id);
+    }
+    let replayed = context.block_on(async {
+        match control::ask_to_replay(&loaded.paths.control(), &args.id).await? {
+            Some(replayed) => Ok(replayed),
+            None => put_up(&loaded, &args.id).await,
+        }
+    })?;
+    let id = &args.id;
+    match replayed {
+        Replayed::Queued => {
+            context.printer.note(&format!("To be routed again; see `the-loop events {id}`"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Replayed::UnderWay => Err(Failure::refused(format!("`{id}` is still on its way"))
+            .hint(format!("the-loop events {id}"))),
+        Replayed::NoBody => Err(Failure::refused(format!(
+            "the body of `{id}` is not kept any more (`state.retention`)"
+        ))
+        .hint("have GitHub send it again: the webhook's page, Recent Deliveries")),
+    }
+}
+
+/// Without a receiver: the next one routes it.
+async fn put_up(loaded: &Loaded, id: &DeliveryId) -> Result<Replayed, Failure> {
+    let _lock = LockFile::try_acquire(&loaded.paths.lock())
+        .map_err(|error| Failure::refused("a receiver runs and does not answer").because(error))?;
+    if !loaded.paths.inbox().exists() {
+        return Err(unknown(id));
+    }
+    let inbox = Inbox::open(&loaded.paths.inbox(), Clock::System).map_err(unreadable)?;
+    match inbox.replay(id.clone()).await {
+        Ok(replayed) => Ok(replayed),
+        Err(InboxError::UnknownDelivery { .. }) => Err(unknown(id)),
+        Err(error) => Err(Failure::failed("could not put it up again").because(error)),
+    }
+}
+
+fn unknown(id: &DeliveryId) -> Failure {
+    Failure::refused(format!("no delivery `{id}` is recorded"))
+        .hint("the latest deliveries: the-loop events")
+}
+
+fn unreadable(error: InboxError) -> Failure {
+    Failure::failed("the recorded events cannot be read").because(error)
+}
+
+fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCode, Failure> {
+    let inbox = match Inbox::read_only(&loaded.paths.inbox()) {
+        Ok(inbox) => inbox,
+        Err(InboxError::Missing { .. }) => return Err(unknown(id)),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let Some(delivery) = inbox.stored(id).map_err(unreadable)? else { return Err(unknown(id)) };
+    if delivery.kind == DeliveryKind::Local {
+        context.printer.data("deliver  sent-by-hand\n  A person sent it from this machine.")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let event = match event::parse(&delivery.event, &delivery.body) {
+        Ok(event) => event,
+        Err(error) => {
+            context.printer.data(&format!("ignore   unreadable\n  {}", visible(&chain(&error))))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let key = loaded.paths.key().map_err(|error| {
+        Failure::failed("could not read the key of our own voice").because(error)
+    })?;
+    let voice = OwnVoice::new(*key.bytes());
+    let config = &loaded.config.routing;
+    let registry = Registry::open(&loaded.paths.registry);
+    let mut sight = Sight::new(registry, config, &loaded.paths);
+    let view = sight.view(&inbox, &event, delivery.received_at);
+    let decision = routing::decide(&event, config, &view, &voice);
+    let mut text = format!("{:<8} {}", decision.action.as_str(), decision.reason);
+    let _ = write!(text, "\n  {}", decision.reason.explain());
+    if let Some(advice) = decision.reason.advice() {
+        let _ = write!(text, "\n  To change it: {advice}");
+    }
+    if let Some(item) = &decision.item {
+        let _ = write!(text, "\nsession  {} ({})", item.short(), item.slug().tmux_name());
+    }
+    if let (Action::Deliver(message) | Action::Start(message), Some(item)) =
+        (&decision.action, &decision.item)
+    {
+        let first = matches!(decision.action, Action::Start(_));
+        let prompt = prompt::render(message, item, &Marker::new([0; 16]), &voice, first);
+        text.push_str("\n\n");
+        text.push_str(&prompt);
+    }
+    context.printer.data(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,77 @@
+//! A registry that was swept away while no receiver ran (`git clean -fdx`) is
+//! made again: which sessions there were is in the inbox, which conversation
+//! each has is in its tmux session and in its spool.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use crate::base::failure::chain;
+use crate::base::ids::{HarnessSessionId, Slug};
+use crate::base::random;
+use crate::core::config::Routing;
+use crate::core::harness::Harness;
+use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
+use crate::host::runner::SignalLog;
+use crate::host::tmux::Pane;
+use crate::state::inbox::Inbox;
+use crate::state::paths::StatePaths;
+use crate::state::registry::Registry;
+
+/// Makes the entries again when the registry was swept. `panes` are those of the
+/// tmux server.
+pub(super) fn rebuild(
+    registry: &Registry,
+    inbox: &Inbox,
+    paths: &StatePaths,
+    panes: &[Pane],
+    routing: &Routing,
+    workdir: &Path,
+    now: Timestamp,
+) -> usize {
+    if !registry.is_swept() {
+        return 0;
+    }
+    let items = inbox.started_items().unwrap_or_else(|error| {
+        tracing::error!(error = %chain(&error), "could not read which sessions there were");
+        Vec::new()
+    });
+    let mut made = 0;
+    for (item, is_closed) in items {
+        let slug = item.slug();
+        let pane = panes.iter().find(|pane| pane.name == slug.tmux_name() && pane.is_of(&slug));
+        let in_pane = pane.and_then(|pane| pane.conversation.as_deref()?.parse().ok());
+        let conversation = spoken_of(&slug, routing, paths).or(in_pane);
+        let recorded = RecordedItem { reference: item.clone(), title: None, url: None };
+        let has_begun = conversation.is_some();
+        let mut record = SessionRecord::new(
+            recorded,
+            routing.default_harness,
+            conversation.unwrap_or_else(|| HarnessSessionId::uuid(random::bytes())),
+            workdir.to_path_buf(),
+            routing.runner,
+            now,
+        );
+        record.conversation_started = has_begun;
+        record.tmux_socket.clone_from(&routing.tmux.socket);
+        record.status = match (is_closed, pane) {
+            (true, None) => SessionStatus::Closed,
+            _ => SessionStatus::Active,
+        };
+        match registry.save(&record) {
+            Ok(()) => made += 1,
+            Err(error) => {
+                tracing::error!(%item, error = %chain(&error), "could not record a session again");
+            }
+        }
+    }
+    made
+}
+
+/// The conversation that the session's agent spoke of last.
+fn spoken_of(slug: &Slug, routing: &Routing, paths: &StatePaths) -> Option<HarnessSessionId> {
+    let harness = Harness::named(routing.default_harness);
+    let mut log = SignalLog::new(harness, &paths.spool().join(slug.as_str()));
+    log.refresh().ok()?;
+    log.conversation().cloned()
+}

@@ -1,0 +1,59 @@
+//! What routing may know when it decides about an event: the registry, what
+//! deliveries told before, what agents wrote. Gathered here, for the intake and
+//! for `replay --dry-run`, so that `core::routing` stays a pure function.
+
+use jiff::Timestamp;
+
+use crate::base::failure::chain;
+use crate::core::config::Routing;
+use crate::core::event::{Event, What};
+use crate::core::routing::{SessionView, View};
+use crate::state::inbox::InboxReader;
+use crate::state::paths::StatePaths;
+use crate::state::registry::Registry;
+
+use super::agents_words::AgentsWords;
+
+/// Gathers what routing may know.
+#[derive(Debug)]
+pub struct Sight {
+    registry: Registry,
+    users: Vec<String>,
+    agents_words: AgentsWords,
+}
+
+impl Sight {
+    /// Looks at the sessions of this registry and at the spools beside the state.
+    pub fn new(registry: Registry, routing: &Routing, paths: &StatePaths) -> Self {
+        let users = routing.authorized_users.clone();
+        Self { registry, users, agents_words: AgentsWords::new(paths.spool()) }
+    }
+
+    /// What is known when an event is decided about that came in `at` this time.
+    pub fn view(&mut self, inbox: &InboxReader, event: &Event, at: Timestamp) -> View {
+        let mut view = View::default();
+        let records = self.registry.load_all().records;
+        let is_listed =
+            self.users.iter().any(|user| user.eq_ignore_ascii_case(&event.sender.login));
+        if let Some(text) = event.spoken().filter(|_| is_listed) {
+            let sessions = records.iter().map(|(slug, record)| (slug, record.harness));
+            view.said_by_agent = self.agents_words.hold(text, at, sessions);
+        }
+        if let What::Check(check) = &event.what {
+            let heads = inbox.heads(&check.sha).unwrap_or_else(|error| {
+                tracing::error!(error = %chain(&error), "could not look a commit up");
+                Vec::new()
+            });
+            view.heads.insert(check.sha.clone(), heads);
+        }
+        for record in records.into_values() {
+            let item = record.work_item.reference;
+            for pr in record.pull_requests {
+                view.links.insert(pr, item.clone());
+            }
+            view.told_checks.extend(record.told_checks);
+            view.sessions.insert(item, SessionView { status: record.status });
+        }
+        view
+    }
+}
