@@ -157,3 +157,32 @@ fn every_module_says_what_it_is_for() {
         assert!(source.text.starts_with("//!"), "{} has no module doc", source.path);
     }
 }
+
+#[test]
+fn every_invariant_of_the_architecture_names_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("docs/ARCHITECTURE.md")).unwrap();
+    let part = text.split("## What must hold").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut code: String = sources().into_iter().map(|source| source.text).collect();
+    let mut todo = vec![root.join("tests/it")];
+    while let Some(dir) = todo.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                todo.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                code.push_str(&std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let rows = part.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+    let mut named = 0;
+    for row in rows {
+        let tests = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for test in tests.split('`').skip(1).step_by(2) {
+            named += 1;
+            assert!(code.contains(&format!("fn {test}(")), "{test} is no test: {row}");
+        }
+    }
+    assert!(named > 30, "the table was not found");
+}
