@@ -4,6 +4,7 @@ mod agents_words;
 pub mod control;
 pub mod daemon;
 pub mod intake;
+pub mod metrics;
 mod rebuild;
 pub mod receiver;
 pub mod sight;

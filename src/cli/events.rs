@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Context;
+use crate::base::clock::Clock;
 use crate::base::failure::{Failure, Kind};
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::base::text::{cap, visible};
@@ -42,15 +43,123 @@ pub(super) struct Args {
     #[arg(long)]
     failed: bool,
 
+    /// Only what came in since then: `30m`, `2h`, `3d`, or a time
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    since: Option<Since>,
+
+    /// Go on showing what happens until interrupted
+    #[arg(long, conflicts_with_all = ["json", "failed"])]
+    follow: bool,
+
     /// How many deliveries at most: the latest ones
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
 
+/// How often a followed inbox is looked at.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// A time, or how long ago.
+#[derive(Debug, Clone, Copy)]
+enum Since {
+    At(Timestamp),
+    Ago(jiff::SignedDuration),
+}
+
+impl Since {
+    fn time(self) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(ago) => Clock::System.now().checked_sub(ago).unwrap_or(Timestamp::MIN),
+        }
+    }
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    if let Ok(at) = text.parse() {
+        return Ok(Since::At(at));
+    }
+    let unit = text.chars().last().filter(char::is_ascii_lowercase);
+    let number: Option<i64> =
+        text.get(..text.len().saturating_sub(1)).and_then(|number| number.parse().ok());
+    let seconds = match unit {
+        Some('s') => 1,
+        Some('m') => 60,
+        Some('h') => 3600,
+        Some('d') => 86_400,
+        _ => 0,
+    };
+    number
+        .filter(|number| (1..=100_000).contains(number) && seconds > 0)
+        .map(|number| Since::Ago(jiff::SignedDuration::from_secs(number * seconds)))
+        .ok_or_else(|| "neither a time nor a span as in `30m`, `2h`, `3d`".to_owned())
+}
+
+/// Shows every step as it is recorded, until interrupted.
+fn follow(
+    context: &Context,
+    path: &std::path::Path,
+    wanted: Option<&Wanted>,
+) -> Result<ExitCode, Failure> {
+    context.block_on(async {
+        let mut reader = None;
+        let mut seen: Option<i64> = None;
+        let mut shown: std::collections::HashMap<i64, usize> = std::collections::HashMap::new();
+        loop {
+            if reader.is_none() {
+                reader = Inbox::read_only(path).ok();
+            }
+            if let Some(reader) = &reader {
+                let first = seen.is_none();
+                let changed = reader.changed_since(seen.unwrap_or(-1)).map_err(unreadable)?;
+                for (at, id) in changed {
+                    seen = Some(seen.map_or(at, |last| last.max(at)));
+                    let Some(history) = reader.history(&id).map_err(unreadable)? else { continue };
+                    let steps = shown.entry(history.delivery.seq).or_default();
+                    let new = history.steps.get(*steps..).unwrap_or_default();
+                    *steps = history.steps.len();
+                    if first || !wanted.is_none_or(|wanted| wanted.is(&history.delivery)) {
+                        continue;
+                    }
+                    for step in new {
+                        let (state, reason) = (step.state, step.reason);
+                        let item = history
+                            .delivery
+                            .item
+                            .as_ref()
+                            .map_or_else(String::new, WorkItem::short);
+                        let mut line = String::new();
+                        push_line(
+                            &mut line,
+                            &format!("{}  {state:<9}  {reason:<22}  {item}", stamp(step.at)),
+                        );
+                        push_line(&mut line, &format!("  {id}"));
+                        context.printer.data(line.trim_end())?;
+                    }
+                }
+                seen.get_or_insert(0);
+            }
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    })
+}
+
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let path = inbox_path(context)?;
+    for kept in Inbox::damaged_files(&path) {
+        context.printer.note(&format!(
+            "note: the inbox was damaged; what could not be read is in `{}`",
+            kept.display()
+        ));
+    }
     let wanted = args.id.as_deref().map(Wanted::parse).transpose()?;
+    if args.follow {
+        return follow(context, &path, wanted.as_ref());
+    }
     let reader = match Inbox::read_only(&path) {
         Ok(reader) => Some(reader),
         Err(InboxError::Missing { .. }) => None,
@@ -115,6 +224,17 @@ enum Wanted {
 }
 
 impl Wanted {
+    fn is(&self, delivery: &Summary) -> bool {
+        match self {
+            Self::Delivery(id) => delivery.id == *id,
+            Self::Item(item) => {
+                delivery.item.as_ref() == Some(item) || delivery.session == Some(item.slug())
+            }
+            Self::Session(slug) => delivery.session.as_ref() == Some(slug),
+            Self::Page(url) => delivery.url.as_ref() == Some(url),
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, Failure> {
         let text = text.trim();
         if text.contains("://") {
@@ -155,6 +275,10 @@ fn find(
     };
     if args.failed {
         found.retain(|delivery| matches!(delivery.state, State::Failed | State::Unproven));
+    }
+    if let Some(since) = args.since {
+        let since = since.time();
+        found.retain(|delivery| delivery.received_at >= since);
     }
     found.drain(..found.len().saturating_sub(limit));
     // Lists show no steps, and need not read them.

@@ -144,6 +144,8 @@ vocabulary! {
         /// More events in an hour than `routing.rateLimit`: the session is paused
         /// and the event kept. Resume it when its agent does not answer itself.
         RateLimited = "rate-limited",
+        /// The inbox was damaged, and a part of the delivery is lost.
+        InboxDamaged = "inbox-damaged",
         /// It is to be routed again: a person asked for it.
         Replayed = "replayed",
         /// The item was closed: its session is closed.

@@ -17,25 +17,30 @@ use crate::base::failure::Failure;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
-use crate::core::config::{Config, HarnessName};
+use crate::core::config::{Config, HarnessName, Routing};
 use crate::core::routing::OwnVoice;
+use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
 use crate::host::runner::{SessionRunner, TmuxRunner, TmuxRunnerParts};
 use crate::host::tmux::Tmux;
-use crate::state::inbox::Inbox;
+use crate::state::inbox::{Inbox, Keep};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::control::{self, Control, Status};
 use super::intake::Intake;
+use super::metrics::Metrics;
 use super::rebuild::rebuild;
 use super::receiver::{Receiver, Secret};
 use super::sight::Sight;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
+
+/// How often the inbox is looked through for what it need not keep.
+const PRUNE_EVERY: Duration = Duration::from_hours(1);
 
 /// Everything a receiver is started with: resolved, read and checked.
 #[derive(Debug)]
@@ -71,6 +76,8 @@ pub struct Daemon {
     inbox: Inbox,
     registry: Registry,
     own_voice: OwnVoice,
+    templates: Templates,
+    metrics_listener: Option<tokio::net::TcpListener>,
 }
 
 impl Daemon {
@@ -98,6 +105,7 @@ impl Daemon {
             Failure::failed("could not read the key of our own voice").because(error)
         })?;
         let own_voice = OwnVoice::new(*key.bytes());
+        let templates = read_templates(&setup.config.routing)?;
         let webhook = &setup.config.webhooks.gh_webhook;
         let wanted = SocketAddr::new(webhook.host, webhook.port);
         let listener = http::bind(wanted).await.map_err(|error| {
@@ -116,10 +124,28 @@ impl Daemon {
         let address = listener
             .local_addr()
             .map_err(|error| Failure::failed("could not learn the port").because(error))?;
+        let metrics_listener = match setup.config.metrics.listen {
+            None => None,
+            Some(wanted) => Some(http::bind(wanted).await.map_err(|error| {
+                Failure::failed(format!("could not listen on {wanted} (`metrics.listen`)"))
+                    .because(error)
+            })?),
+        };
         let control = bind_control(&paths.control())?;
         lock.describe(&format!("pid {}, http://{address}", std::process::id()))
             .map_err(|error| Failure::failed("could not write the lock").because(error))?;
-        Ok(Self { setup, lock, listener, control, address, inbox, registry, own_voice })
+        Ok(Self {
+            setup,
+            lock,
+            listener,
+            control,
+            address,
+            inbox,
+            registry,
+            own_voice,
+            templates,
+            metrics_listener,
+        })
     }
 
     /// Where deliveries are posted to.
@@ -142,6 +168,7 @@ impl Daemon {
     pub async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
         let url = self.url();
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
+        let (templates, metrics_listener) = (self.templates, self.metrics_listener);
         let Setup { config, file, project, paths, secret, tmux, program, harnesses, clock } = setup;
         let workdir = project.join(&config.routing.spawn_workdir);
         if registry.is_swept() {
@@ -183,12 +210,19 @@ impl Daemon {
             workdir,
             routing: config.routing.clone(),
             own_voice,
+            templates,
             dispatcher,
             arrived: Arc::clone(&arrived),
             sight,
             clock: clock.clone(),
         };
         tasks.spawn(intake.run(stop.clone()));
+        let retention = &config.state.retention;
+        let keep = Keep {
+            age: retention.age.duration(),
+            size: Some(retention.size.bytes()).filter(|size| *size > 0).unwrap_or(u64::MAX),
+        };
+        tasks.spawn(forget(inbox.clone(), keep, stop.clone()));
         let about = Arc::new(Status {
             schema: 1,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -207,6 +241,8 @@ impl Daemon {
             stop: stop.clone(),
             about,
         });
+        let metrics = Metrics { inbox: inbox.clone(), started_at: clock.now() };
+        let control_app = control_app.merge(metrics.clone().router());
         let receiver = Receiver {
             inbox: inbox.clone(),
             secret,
@@ -216,6 +252,12 @@ impl Daemon {
         tokio::join!(
             http::serve(Listener::Tcp(listener), receiver.router(), stop.clone()),
             http::serve(Listener::Unix(control), control_app, stop.clone()),
+            async {
+                if let Some(listener) = metrics_listener {
+                    let app = metrics.router();
+                    http::serve(Listener::Tcp(listener), app, stop.clone()).await;
+                }
+            },
         );
         tasks.close();
         if tokio::time::timeout(TASKS_END_WITHIN, tasks.wait()).await.is_err() {
@@ -226,6 +268,41 @@ impl Daemon {
         drop(lock);
         Ok(())
     }
+}
+
+/// Drops what is too old or too large, now and every hour.
+async fn forget(inbox: Inbox, keep: Keep, stop: CancellationToken) {
+    loop {
+        match inbox.prune(keep).await {
+            Ok(0) => {}
+            Ok(rows) => tracing::info!(rows, "dropped what the inbox need not keep"),
+            Err(error) => {
+                let error = crate::base::failure::chain(&error);
+                tracing::warn!(error, "could not drop what the inbox need not keep");
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(PRUNE_EVERY) => {}
+        }
+    }
+}
+
+/// Reads the templates of prompts; one that cannot be used is refused before
+/// anything is opened.
+pub fn read_templates(routing: &Routing) -> Result<Templates, Failure> {
+    let read = |path: &Option<PathBuf>| match path {
+        None => Ok(None),
+        Some(path) => fs_err::read_to_string(path)
+            .map(|text| Some((path.display().to_string(), text)))
+            .map_err(|error| Failure::refused("a template cannot be read").because(error)),
+    };
+    let (event, spawn) = (read(&routing.prompt_template)?, read(&routing.spawn_prompt_template)?);
+    Templates::parse(event, spawn).map_err(|error| {
+        Failure::refused("a template of the configuration cannot be used")
+            .because(error)
+            .hint("it may use: kind, item, on, sentence, rules, voice, event")
+    })
 }
 
 /// Binds the control socket. A stale one is replaced: the lock is ours, so

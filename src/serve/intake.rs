@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,8 @@ use crate::state::registry::Registry;
 
 use super::sight::Sight;
 
+/// How long after a failure of the inbox it is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How many deliveries are read from the inbox at a time.
 const BATCH: usize = 64;
 
@@ -41,6 +44,8 @@ pub struct Intake {
     pub routing: Routing,
     /// The directory that new sessions start in.
     pub workdir: PathBuf,
+    /// The words of prompts.
+    pub templates: prompt::Templates,
     /// How we know our own words.
     pub own_voice: OwnVoice,
     /// Where jobs go.
@@ -77,12 +82,15 @@ impl Intake {
             Err(error) => tracing::error!(error = %chain(&error), "could not read the queue"),
         }
         loop {
-            if let Err(error) = self.route_all().await {
-                tracing::error!(error = %chain(&error), "could not route what came in");
+            let routed = self.route_all().await;
+            if let Err(error) = &routed {
+                tracing::error!(error = %chain(error), "could not route what came in");
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.arrived.notified() => {}
+                // A full disk or a lock passes, and nobody tells when.
+                () = tokio::time::sleep(TRY_AGAIN), if routed.is_err() => {}
             }
         }
     }
@@ -192,7 +200,7 @@ impl Intake {
         let is_first = is_start && session.is_none();
         let marker = Marker::new(random::bytes());
         let prompt = message.map_or_else(String::new, |message| {
-            prompt::render(message, item, &marker, &self.own_voice, is_first)
+            prompt::render_with(&self.templates, message, item, &marker, &self.own_voice, is_first)
         });
         let route = Route {
             slug: item.slug(),

@@ -22,6 +22,8 @@ mod model;
 mod open;
 mod prune;
 mod reader;
+mod salvage;
+mod steps;
 mod writer;
 
 pub use error::InboxError;
@@ -54,7 +56,7 @@ impl Inbox {
     /// Opens the inbox, makes it when there is none, brings it to the newest
     /// format, and starts its writer. The directory must be there.
     pub fn open(path: &Path, clock: Clock) -> Result<Self, InboxError> {
-        let connection = open::read_write(path)?;
+        let connection = open::read_write(path, clock.now_ms())?;
         let reader = InboxReader::open(path)?;
         let writer = Writer::start(path, connection)?;
         Ok(Self { shared: Arc::new(Shared { clock, reader, writer }) })
@@ -64,6 +66,17 @@ impl Inbox {
     /// it. No file: [`InboxError::Missing`].
     pub fn read_only(path: &Path) -> Result<InboxReader, InboxError> {
         InboxReader::open(path)
+    }
+
+    /// Damaged files of this inbox that were moved aside.
+    pub fn damaged_files(path: &Path) -> Vec<std::path::PathBuf> {
+        salvage::aside(path)
+    }
+
+    /// Whether the file that is written to is still the one at its path: one
+    /// that was replaced or removed takes in what nobody will ever read.
+    pub fn is_in_place(&self) -> bool {
+        self.shared.reader.is_in_place()
     }
 
     /// Takes a delivery in. It is on the disk when this returns.
@@ -86,6 +99,9 @@ impl Inbox {
         new: NewDelivery,
         arrived: Option<Arc<Notify>>,
     ) -> Result<Accepted, InboxError> {
+        if !self.is_in_place() {
+            return Err(InboxError::Replaced { path: self.path().to_path_buf() });
+        }
         let change = Change::Accept(new, self.shared.clock.now_ms(), arrived);
         match self.shared.writer.write(change).await? {
             Written::Delivery(accepted) => Ok(accepted),
@@ -137,7 +153,7 @@ impl Inbox {
     /// this tries another.
     pub async fn can_write(&self) -> bool {
         let writer = &self.shared.writer;
-        if !writer.is_alive() {
+        if !writer.is_alive() || !self.is_in_place() {
             return false;
         }
         if !writer.health().failing.load(Ordering::Relaxed) {

@@ -80,6 +80,7 @@ page      https://github.com/octo/repo/issues/12#issuecomment-1
 2026-11-29 12:00:00Z  ignored    sender-not-authorized
   The sender is not in `routing.authorizedUsers`.
   mallory
+  To change it: add the sender to `routing.authorizedUsers`
 ";
     for id in ["aaaa-1", "octo/repo#12", "Octo/Repo#12", "octo+repo+12", PAGE] {
         assert_eq!(events(home.path(), &[id]), (0, history.to_owned(), String::new()), "{id}");

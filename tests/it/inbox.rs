@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -14,7 +15,8 @@ use the_loop::base::clock::Clock;
 use the_loop::base::ids::{DeliveryId, Marker, WorkItem};
 use the_loop::core::outcome::{Reason, State};
 use the_loop::state::inbox::{
-    About, Accepted, DeliveryKind, Inbox, InboxError, NewDelivery, Route, RouteAction, Step,
+    About, Accepted, DeliveryKind, Inbox, InboxError, Keep, NewDelivery, Replayed, Route,
+    RouteAction, Step,
 };
 
 struct Home {
@@ -464,4 +466,162 @@ fn what_was_acknowledged_survives_sigkill() {
             assert!(inbox.history(id).unwrap().is_some(), "{id} was acknowledged and is lost");
         }
     }
+}
+
+#[tokio::test]
+async fn an_inbox_of_the_first_version_is_read_and_goes_on() {
+    let home = Home::new();
+    let old: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "tests/fixtures/inbox/version-1.db"].iter().collect();
+    std::fs::copy(old, home.path()).unwrap();
+    assert!(matches!(Inbox::read_only(&home.path()), Err(InboxError::Older { .. })));
+    let inbox = home.open();
+    let states: Vec<_> =
+        inbox.recent(9).unwrap().into_iter().map(|d| (d.id.to_string(), d.state)).collect();
+    assert_eq!(
+        states,
+        [
+            ("old-delivered".to_owned(), State::Delivered),
+            ("old-ignored".to_owned(), State::Ignored),
+            ("old-queued".to_owned(), State::Queued),
+            ("old-received".to_owned(), State::Received),
+        ]
+    );
+    assert_eq!(inbox.pending().unwrap()[0].prompt, "an old prompt");
+    assert_eq!(inbox.to_route(9).unwrap()[0].body, b"{\"n\":4}");
+    assert_eq!(inbox.accept(new("old-ignored")).await.unwrap(), Accepted::Repeat);
+    assert_eq!(inbox.accept(new("another")).await.unwrap(), Accepted::New);
+    assert_eq!(inbox.heads("abc").unwrap(), []);
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+fn at(ms: i64) -> Clock {
+    Clock::manual(Timestamp::from_millisecond(ms).unwrap())
+}
+
+#[tokio::test]
+async fn what_is_old_is_forgotten_and_never_what_is_still_under_way() {
+    let home = Home::new();
+    let day = 86_400_000_i64;
+    for (name, days) in [("very-old", 0), ("open", 0), ("old", 25), ("new", 39)] {
+        let inbox = Inbox::open(&home.path(), at(days * day)).unwrap();
+        inbox.accept(new(name)).await.unwrap();
+        if name != "open" {
+            inbox.record(vec![step(name, State::Ignored, Reason::NoSession)]).await.unwrap();
+        }
+        inbox.close();
+    }
+    let inbox = Inbox::open(&home.path(), at(40 * day)).unwrap();
+    inbox.record(vec![queue("open", "o/r#1")]).await.unwrap();
+    assert!(inbox.prune(Keep { age: 10 * DAY, size: u64::MAX }).await.unwrap() > 0);
+    let has = |name: &str| {
+        let known = inbox.history(&id(name)).unwrap().is_some();
+        (known, inbox.stored(&id(name)).unwrap().is_some())
+    };
+    assert_eq!(has("very-old"), (false, false));
+    assert_eq!(has("old"), (true, false), "outcomes stay thirty days");
+    assert_eq!(has("new"), (true, true));
+    assert_eq!(has("open"), (true, true));
+    assert_eq!(inbox.replay(id("old")).await.unwrap(), Replayed::NoBody);
+    assert_eq!(inbox.replay(id("open")).await.unwrap(), Replayed::UnderWay);
+    assert_eq!(inbox.replay(id("new")).await.unwrap(), Replayed::Queued);
+    assert_eq!(inbox.to_route(9).unwrap()[0].id, id("new"));
+    assert_eq!(inbox.prune(Keep { age: 10 * DAY, size: u64::MAX }).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn for_want_of_room_the_oldest_bodies_go_and_the_outcomes_stay() {
+    let home = Home::new();
+    let inbox = home.open();
+    for number in 0..60 {
+        let name = format!("d-{number}");
+        let body = vec![b' '; 64 << 10];
+        inbox.accept(NewDelivery { body, ..new(&name) }).await.unwrap();
+        if number != 3 {
+            inbox.record(vec![step(&name, State::Ignored, Reason::NoSession)]).await.unwrap();
+        }
+    }
+    let keep = Keep { age: 10 * DAY, size: 1 << 20 };
+    inbox.prune(keep).await.unwrap();
+    assert_eq!(inbox.recent(100).unwrap().len(), 60);
+    assert!(inbox.stored(&id("d-0")).unwrap().is_none());
+    assert!(inbox.stored(&id("d-3")).unwrap().is_some(), "it was not routed yet");
+}
+
+#[tokio::test]
+async fn a_damaged_inbox_is_kept_aside_and_the_rest_of_it_goes_on() {
+    let home = Home::new();
+    let inbox = home.open();
+    for number in 0..400 {
+        let body = format!("{{\"n\":\"{}\"}}", "x".repeat(1000)).into_bytes();
+        inbox.accept(NewDelivery { body, ..new(&format!("d-{number}")) }).await.unwrap();
+    }
+    inbox.close();
+    // A few pages in the middle are not what they were.
+    let mut bytes = std::fs::read(home.path()).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 3 * 4096].fill(0xa5);
+    std::fs::write(home.path(), &bytes).unwrap();
+    let inbox = home.open();
+    let aside = Inbox::damaged_files(&home.path());
+    assert_eq!(aside.len(), 1, "{aside:?}");
+    assert_eq!(std::fs::read(&aside[0]).unwrap(), bytes);
+    let read = inbox.to_route(1000).unwrap().len();
+    assert!((300..400).contains(&read), "{read}");
+    assert_eq!(inbox.accept(new("later")).await.unwrap(), Accepted::New);
+    assert_eq!(inbox.accept(new("d-0")).await.unwrap(), Accepted::Repeat);
+    drop(inbox);
+    drop(home.open());
+    assert_eq!(Inbox::damaged_files(&home.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_under_a_running_inbox_is_noticed() {
+    let home = Home::new();
+    let inbox = home.open();
+    inbox.accept(new("a")).await.unwrap();
+    assert!(inbox.can_write().await);
+    std::fs::rename(home.path(), home.path().with_extension("moved")).unwrap();
+    assert!(matches!(inbox.accept(new("b")).await, Err(InboxError::Replaced { .. })));
+    assert!(!inbox.can_write().await);
+    std::fs::write(home.path(), "").unwrap();
+    assert!(matches!(inbox.accept(new("b")).await, Err(InboxError::Replaced { .. })));
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_back_changes_no_order() {
+    let home = Home::new();
+    for (name, ms) in [("a", 9_000_000), ("b", 1_000_000), ("c", 5_000_000)] {
+        let inbox = Inbox::open(&home.path(), at(ms)).unwrap();
+        inbox.accept(new(name)).await.unwrap();
+        inbox.close();
+    }
+    let inbox = Inbox::open(&home.path(), at(2_000_000)).unwrap();
+    let order: Vec<_> =
+        inbox.to_route(9).unwrap().into_iter().map(|delivery| delivery.id.to_string()).collect();
+    assert_eq!(order, ["a", "b", "c"]);
+    inbox.record(vec![queue("a", "o/r#1")]).await.unwrap();
+    let steps = inbox.history(&id("a")).unwrap().unwrap().steps;
+    assert_eq!(
+        steps.iter().map(|step| step.state).collect::<Vec<_>>(),
+        [State::Received, State::Queued]
+    );
+}
+
+#[tokio::test]
+async fn events_of_an_hour_are_counted_for_one_session_alone() {
+    let home = Home::new();
+    let inbox = home.open();
+    for number in 0..5 {
+        let name = format!("d-{number}");
+        inbox.accept(new(&name)).await.unwrap();
+        let to = if number == 4 { "o/r#2" } else { "o/r#1" };
+        inbox.record(vec![queue(&name, to)]).await.unwrap();
+    }
+    let count =
+        |since: Timestamp, limit| inbox.events_since(&item("o/r#1").slug(), since, limit).unwrap();
+    assert_eq!(count(Timestamp::UNIX_EPOCH, 30), 4);
+    assert_eq!(count(Timestamp::UNIX_EPOCH, 3), 3);
+    assert_eq!(count(Timestamp::MAX, 30), 0);
 }

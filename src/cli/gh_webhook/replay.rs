@@ -13,6 +13,7 @@ use crate::cli::setup::Loaded;
 use crate::core::event;
 use crate::core::routing::{self, Action, OwnVoice, prompt};
 use crate::serve::control;
+use crate::serve::daemon::read_templates;
 use crate::serve::sight::Sight;
 use crate::state::inbox::{DeliveryKind, Inbox, InboxError, Replayed};
 use crate::state::registry::Registry;
@@ -125,7 +126,11 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
         (&decision.action, &decision.item)
     {
         let first = matches!(decision.action, Action::Start(_));
-        let prompt = prompt::render(message, item, &Marker::new([0; 16]), &voice, first);
+        let prompt = {
+            let templates = read_templates(config)?;
+            let marker = Marker::new([0; 16]);
+            prompt::render_with(&templates, message, item, &marker, &voice, first)
+        };
         text.push_str("\n\n");
         text.push_str(&prompt);
     }

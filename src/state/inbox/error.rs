@@ -63,6 +63,15 @@ pub enum InboxError {
         /// The format that this program reads.
         known: i64,
     },
+    /// The file at its path is another one than was opened.
+    #[error(
+        "the inbox `{}` was replaced or removed while it was in use: restart the receiver",
+        path.display()
+    )]
+    Replaced {
+        /// The inbox.
+        path: PathBuf,
+    },
     /// Its content is damaged.
     #[error("the inbox `{}` is damaged", path.display())]
     Damaged {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::error::InboxError;
+use super::salvage;
 use crate::base::files;
 
 /// "loop", so that `file` and we can tell an inbox from any other database.
@@ -22,8 +23,22 @@ const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("heads.sq
 /// How long a reader or writer waits for another process that holds the lock.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Opens the inbox to be written to, and makes it when there is none.
-pub(super) fn read_write(path: &Path) -> Result<Connection, InboxError> {
+/// Opens the inbox to be written to, and makes it when there is none. One that
+/// is damaged is moved aside, and what can be read of it is taken over.
+pub(super) fn read_write(path: &Path, now_ms: i64) -> Result<Connection, InboxError> {
+    let opened = fresh(path);
+    match opened {
+        Ok(connection) if salvage::is_damaged(&connection, path) => {
+            drop(connection);
+            salvage::salvage(path, now_ms)
+        }
+        Err(InboxError::Damaged { .. }) => salvage::salvage(path, now_ms),
+        opened => opened,
+    }
+}
+
+/// Opens a file that is an inbox or empty.
+pub(super) fn fresh(path: &Path) -> Result<Connection, InboxError> {
     make_file(path)
         .map_err(|error| InboxError::File { path: path.to_path_buf(), source: Arc::new(error) })?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

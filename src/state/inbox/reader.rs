@@ -32,6 +32,8 @@ const QUEUED: &str = "SELECT d.seq, d.id, d.state, d.reason, r.item, r.slug, r.m
 #[derive(Debug)]
 pub struct InboxReader {
     path: PathBuf,
+    /// Device and number of the file when it was opened.
+    file: Option<(u64, u64)>,
     connection: Mutex<Connection>,
 }
 
@@ -39,7 +41,12 @@ impl InboxReader {
     /// Opens the inbox for reading. No file: [`InboxError::Missing`].
     pub(super) fn open(path: &Path) -> Result<Self, InboxError> {
         let connection = Mutex::new(open::read_only(path)?);
-        Ok(Self { path: path.to_path_buf(), connection })
+        Ok(Self { path: path.to_path_buf(), file: identity(path), connection })
+    }
+
+    /// Whether the file at the path is still the one that was opened.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.file == identity(&self.path)
     }
 
     /// The inbox's file.
@@ -115,6 +122,20 @@ impl InboxReader {
             [],
             |row| Ok((name(row, 0)?, row.get(1)?)),
         )
+    }
+
+    /// The latest deliveries on which something was decided at `at_ms` or later,
+    /// with when, in this order.
+    pub fn changed_since(&self, at_ms: i64) -> Result<Vec<(i64, DeliveryId)>, InboxError> {
+        let mut found = self.rows(
+            "SELECT changed_at, id FROM (SELECT changed_at, id, seq FROM deliveries
+                                         ORDER BY seq DESC LIMIT 1000)
+             WHERE changed_at >= ?1 ORDER BY changed_at, seq",
+            [at_ms],
+            |row| Ok((row.get(0)?, name(row, 1)?)),
+        )?;
+        found.dedup();
+        Ok(found)
     }
 
     /// How many deliveries stand where.
@@ -240,6 +261,11 @@ impl InboxReader {
     fn failed_to_read(&self, error: rusqlite::Error) -> InboxError {
         InboxError::sqlite(&self.path, "read", error)
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    fs_err::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn clamp(limit: usize) -> i64 {

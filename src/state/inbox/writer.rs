@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::error::InboxError;
 use super::model::{About, Accepted, DeliveryKind, Keep, NewDelivery, Replayed, Step};
 use super::prune;
+use super::steps::{append, put_body, set_state};
 use crate::base::checkpoint::Checkpoint;
 use crate::base::ids::DeliveryId;
 use crate::core::outcome::{Reason, State};
@@ -22,10 +23,6 @@ const WAITING: usize = 1024;
 
 /// How many writes share a transaction at most.
 const BATCH: usize = 256;
-
-/// How many steps a delivery that is still under way may have. One that waits
-/// for days while its reasons take turns must not fill the disk.
-const MAX_STEPS: i64 = 200;
 
 /// What can be written, each with the time at which it was asked for.
 #[derive(Debug)]
@@ -371,73 +368,4 @@ fn record(
         }
     }
     Ok(Ok(Written::Done))
-}
-
-/// Sets where a delivery stands and appends it to the log. The same decision
-/// again changes nothing: a delivery may wait for days, and is asked about
-/// every second. After [`MAX_STEPS`] the last step is replaced, except by one
-/// that ends it.
-fn set_state(
-    connection: &Connection,
-    seq: i64,
-    now: i64,
-    state: State,
-    reason: Reason,
-    detail: Option<&str>,
-) -> rusqlite::Result<()> {
-    let last: Option<(i64, String, String, Option<String>)> = connection
-        .prepare_cached(
-            "SELECT step, state, reason, detail FROM steps
-             WHERE seq = ?1 ORDER BY step DESC LIMIT 1",
-        )?
-        .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
-        .optional()?;
-    let mut was_injecting = false;
-    if let Some((step, last_state, last_reason, last_detail)) = last {
-        was_injecting = last_state == State::Injecting.as_str();
-        if last_state == state.as_str()
-            && last_reason == reason.as_str()
-            && last_detail.as_deref() == detail
-        {
-            return Ok(());
-        }
-        if step >= MAX_STEPS && !state.is_final() {
-            connection
-                .prepare_cached("DELETE FROM steps WHERE seq = ?1 AND step = ?2")?
-                .execute(params![seq, step])?;
-        }
-    }
-    let begun = state == State::Injecting && !was_injecting;
-    connection
-        .prepare_cached(
-            "UPDATE deliveries SET state = ?2, reason = ?3, changed_at = ?4,
-                 attempts = attempts + ?5
-             WHERE seq = ?1",
-        )?
-        .execute(params![seq, state.as_str(), reason.as_str(), now, begun])?;
-    append(connection, seq, now, state, reason, detail)
-}
-
-fn append(
-    connection: &Connection,
-    seq: i64,
-    now: i64,
-    state: State,
-    reason: Reason,
-    detail: Option<&str>,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO steps (seq, step, at, state, reason, detail)
-             SELECT ?1, coalesce(max(step), 0) + 1, ?2, ?3, ?4, ?5 FROM steps WHERE seq = ?1",
-        )?
-        .execute(params![seq, now, state.as_str(), reason.as_str(), detail])
-        .map(drop)
-}
-
-fn put_body(connection: &Connection, seq: i64, body: &[u8]) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT OR IGNORE INTO bodies (seq, body) VALUES (?1, ?2)")?
-        .execute(params![seq, body])
-        .map(drop)
 }

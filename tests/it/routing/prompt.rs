@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use the_loop::core::event::ParseError;
-use the_loop::core::routing::prompt::{MAX_BYTES, render_local};
+use the_loop::core::routing::prompt::{MAX_BYTES, Templates, render_local, render_with};
 use the_loop::core::routing::{Field, Kind};
 
 use super::*;
@@ -255,4 +255,57 @@ fn pointers(json: &serde_json::Value, path: String, found: &mut Vec<String>) {
         _ => {}
     }
     found.push(path);
+}
+
+/// The prompt in the words of these templates.
+fn templated(event: &str, spawn: &str, first: bool) -> String {
+    let named = |text: &str| Some(("t.j2".to_owned(), text.to_owned()));
+    let templates = Templates::parse(named(event), named(spawn)).unwrap();
+    let decision = hand("issue_comment.created.on-linked-pull", &{
+        let mut view = active(1);
+        view.links.insert(item(2), item(1));
+        view
+    });
+    render_with(&templates, message(&decision), &item(1), &Marker::new([3; 16]), &voice(), first)
+}
+
+#[test]
+fn a_template_chooses_the_words_and_cannot_leave_a_block_out() {
+    let text = templated("{{ kind|upper }} for {{ item }}, on {{ on }}\n{{ event }}", "", false);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("[the-loop event 0303"), "{text}");
+    assert_eq!(lines[1], "COMMENT for codertocat/hello-world#1, on codertocat/hello-world#2");
+    assert_eq!(lines.last().unwrap(), &format!("[end of event {}]", Marker::new([3; 16])));
+    let blocks = ["Fenced: what people wrote", "End everything you post", &voice().line(&item(1))];
+    for template in
+        ["", "Hi", "{% if on %}{{ item }}{% endif %}", "{{ event|upper }}", "x{{ event }}"]
+    {
+        for first in [false, true] {
+            let text = templated(template, template, first);
+            for block in blocks {
+                assert!(text.lines().any(|line| line.starts_with(block)), "{template}: {text}");
+            }
+            assert_eq!(text.contains("You work on codertocat/hello-world#1"), first, "{text}");
+            assert!(text.len() <= MAX_BYTES);
+        }
+    }
+    assert_eq!(templated("{{ voice }}{{ event }}", "", false).matches("End everything").count(), 1);
+}
+
+#[test]
+fn a_template_that_cannot_be_used_is_refused_with_its_file() {
+    for text in [
+        "{{ title }}",
+        "{% for x in range(100000) %}{{ x }}{% endfor %}",
+        "{% if %}",
+        "{% include 'other' %}",
+        "{{ kind.nothing.more }}",
+        &"x".repeat(7000),
+        "{% for x in range(2000) %}xxxxxxxx{% endfor %}",
+    ] {
+        let error = Templates::parse(Some(("t.j2".to_owned(), text.to_owned())), None).unwrap_err();
+        assert!(error.to_string().contains("the template `t.j2`"), "{error}");
+    }
+    // Nothing that acts on a terminal comes from a template either.
+    assert!(!templated("\u{1b}[31m{{ event }}", "", false).contains('\u{1b}'));
 }
