@@ -9,6 +9,7 @@
 mod agents;
 mod cli;
 mod config;
+mod config_commands;
 mod doctor;
 mod events;
 mod inbox;
@@ -16,6 +17,7 @@ mod install;
 mod main_job;
 mod receiver;
 mod registry;
+mod reload;
 mod routing;
 mod support;
 mod tidy;
