@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and which file answers it.
 
 mod background;
+mod config;
 mod demo;
 mod demo_agent;
 mod doctor;
@@ -51,6 +52,7 @@ enum Command {
     GhWebhook(gh_webhook::Args),
     Sessions(sessions::Args),
     Events(events::Args),
+    Config(config::Args),
     Demo(demo::Args),
     #[command(hide = true)]
     Hook(hook::Args),
@@ -120,6 +122,7 @@ fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::GhWebhook(args) => gh_webhook::run(context, &args),
         Command::Sessions(args) => sessions::run(context, &args),
         Command::Events(args) => events::run(context, &args),
+        Command::Config(args) => config::run(context, &args),
         Command::Demo(args) => demo::run(context, &args),
         Command::Hook(args) => hook::run(context, &args),
         Command::Launch(args) => launch::run(context, &args),

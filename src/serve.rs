@@ -7,4 +7,5 @@ pub mod intake;
 pub mod metrics;
 mod rebuild;
 pub mod receiver;
+pub mod reload;
 pub mod sight;

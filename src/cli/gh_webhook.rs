@@ -1,5 +1,6 @@
 //! `the-loop gh-webhook`: the receiver's life.
 
+mod reload;
 mod replay;
 mod restart;
 mod start;
@@ -13,7 +14,7 @@ use clap::Subcommand;
 use super::Context;
 use crate::base::failure::Failure;
 
-/// Receive GitHub's webhook: start, stop, restart, status, replay
+/// Receive GitHub's webhook: start, stop, restart, status, reload, replay
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -27,6 +28,7 @@ enum Command {
     Restart(restart::Args),
     Replay(replay::Args),
     Status(status::Args),
+    Reload(reload::Args),
 }
 
 /// Runs the command.
@@ -37,5 +39,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         Command::Restart(args) => restart::run(context, args),
         Command::Replay(args) => replay::run(context, args),
         Command::Status(args) => status::run(context, args),
+        Command::Reload(args) => reload::run(context, args),
     }
 }

@@ -8,10 +8,13 @@
 
 mod amounts;
 mod error;
+mod keys;
+mod live;
 mod load;
 mod locate;
 mod model;
 mod paths;
+mod schema;
 mod suggest;
 mod tree;
 mod values;
@@ -19,6 +22,9 @@ mod walk;
 
 pub use amounts::{ByteSize, Span};
 pub use error::ConfigError;
+pub use keys::{AT_START, Change, Leaf, WITHOUT_EFFECT, changes, is_among, leaves, lines};
+pub use live::LiveConfig;
 pub use load::{MAX_BYTES, parse, parse_bytes};
 pub use model::*;
+pub use schema::{SCHEMA_URL, json_schema};
 pub(crate) use suggest::distance;

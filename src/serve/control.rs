@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::reload::{Reloaded, Reloader};
 use crate::base::failure::{Failure, chain};
 use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::DeliveryId;
@@ -35,6 +36,9 @@ pub struct Status {
     pub url: String,
     /// The configuration file it runs with.
     pub config: String,
+    /// Whether that file is another one now than was read.
+    #[serde(default)]
+    pub changed_on_disk: bool,
     /// The runner of new sessions.
     pub runner: String,
     /// Since when it runs.
@@ -54,6 +58,8 @@ pub struct Control {
     pub inbox: Inbox,
     /// Told when a local message was put in.
     pub arrived: Arc<Notify>,
+    /// Reads the configuration again.
+    pub reloader: Reloader,
     /// Ends the receiver.
     pub stop: CancellationToken,
     /// What does not change while the receiver runs.
@@ -71,6 +77,7 @@ pub fn router(control: Control) -> Router {
         .route("/status", get(status))
         .route("/local", post(local))
         .route("/replay", post(replay))
+        .route("/reload", post(reload))
         .route("/stop", post(stop))
         .with_state(control)
 }
@@ -88,6 +95,7 @@ type Reply<T> = Result<Json<T>, (StatusCode, String)>;
 async fn status(AxumState(control): AxumState<Control>) -> Reply<Status> {
     let mut status = (*control.about).clone();
     fill(&mut status, &control.inbox).map_err(|error| unavailable(&error))?;
+    status.changed_on_disk = control.reloader.changed_on_disk();
     Ok(Json(status))
 }
 
@@ -127,6 +135,10 @@ async fn replay(
     };
     control.arrived.notify_one();
     Ok(Json(outcome))
+}
+
+async fn reload(AxumState(control): AxumState<Control>) -> Json<Reloaded> {
+    Json(control.reloader.reload())
 }
 
 async fn stop(AxumState(control): AxumState<Control>) -> StatusCode {
@@ -178,6 +190,14 @@ pub async fn ask_to_replay(socket: &Path, id: &DeliveryId) -> Result<Option<Repl
         Replay::UnderWay => Replayed::UnderWay,
         Replay::NoBody => Replayed::NoBody,
     }))
+}
+
+/// Asks the receiver to read its configuration again; `None` when none runs.
+pub async fn ask_to_reload(socket: &Path) -> Result<Option<Reloaded>, Failure> {
+    let Some(body) = ask(socket, "POST", "/reload", Vec::new()).await? else { return Ok(None) };
+    let reloaded = serde_json::from_slice(&body)
+        .map_err(|error| Failure::failed("the receiver's answer cannot be read").because(error))?;
+    Ok(Some(reloaded))
 }
 
 /// Asks the receiver to end; `false` when none runs.

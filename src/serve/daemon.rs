@@ -13,17 +13,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::base::clock::Clock;
+use crate::base::env::Env;
 use crate::base::failure::Failure;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
-use crate::core::config::{Config, HarnessName, Routing};
+use crate::core::config::{Config, HarnessName, LiveConfig, Routing};
 use crate::core::routing::OwnVoice;
 use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
 use crate::host::runner::{SessionRunner, TmuxRunner, TmuxRunnerParts};
 use crate::host::tmux::Tmux;
+use crate::state::config_file;
 use crate::state::inbox::{Inbox, Keep};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
@@ -34,6 +36,7 @@ use super::intake::Intake;
 use super::metrics::Metrics;
 use super::rebuild::rebuild;
 use super::receiver::{Receiver, Secret};
+use super::reload::Reloader;
 use super::sight::Sight;
 
 /// How long tasks may take to notice the end.
@@ -45,12 +48,12 @@ const PRUNE_EVERY: Duration = Duration::from_hours(1);
 /// Everything a receiver is started with: resolved, read and checked.
 #[derive(Debug)]
 pub struct Setup {
-    /// The configuration.
+    /// The configuration, with what the command line put above it.
     pub config: Config,
-    /// The file it came from.
-    pub file: PathBuf,
-    /// The directory that holds `.the-loop`.
-    pub project: PathBuf,
+    /// The configuration as it was read from its file.
+    pub read: config_file::Read,
+    /// This process's surroundings.
+    pub env: Env,
     /// Where state is kept.
     pub paths: StatePaths,
     /// The secret of the webhook; `None` only where that was asked for.
@@ -78,6 +81,8 @@ pub struct Daemon {
     own_voice: OwnVoice,
     templates: Templates,
     metrics_listener: Option<tokio::net::TcpListener>,
+    live: LiveConfig,
+    reloader: Reloader,
 }
 
 impl Daemon {
@@ -106,6 +111,10 @@ impl Daemon {
         })?;
         let own_voice = OwnVoice::new(*key.bytes());
         let templates = read_templates(&setup.config.routing)?;
+        let live = LiveConfig::new(setup.config.clone());
+        let harnesses = setup.harnesses.keys().copied().chain([HarnessName::Demo]).collect();
+        let reloader =
+            Reloader::new(setup.read.clone(), setup.env.clone(), live.clone(), harnesses);
         let webhook = &setup.config.webhooks.gh_webhook;
         let wanted = SocketAddr::new(webhook.host, webhook.port);
         let listener = http::bind(wanted).await.map_err(|error| {
@@ -145,12 +154,19 @@ impl Daemon {
             own_voice,
             templates,
             metrics_listener,
+            live,
+            reloader,
         })
     }
 
     /// Where deliveries are posted to.
     pub fn url(&self) -> String {
         format!("http://{}{}", self.address, self.setup.config.webhooks.gh_webhook.path)
+    }
+
+    /// Reads the configuration again.
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
     }
 
     /// Registry entries that cannot be read, each with the reason.
@@ -168,8 +184,9 @@ impl Daemon {
     pub async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
         let url = self.url();
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
-        let (templates, metrics_listener) = (self.templates, self.metrics_listener);
-        let Setup { config, file, project, paths, secret, tmux, program, harnesses, clock } = setup;
+        let Self { templates, metrics_listener, live, reloader, .. } = self;
+        let Setup { config, read, paths, secret, tmux, program, harnesses, clock, .. } = setup;
+        let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
         if registry.is_swept() {
             let panes = tmux.panes().await.unwrap_or_default();
@@ -189,7 +206,7 @@ impl Daemon {
             tmux,
             program,
             harnesses,
-            routing: config.routing.clone(),
+            config: live.clone(),
             paths: paths.clone(),
             registry: registry.clone(),
             inbox: inbox.clone(),
@@ -203,12 +220,12 @@ impl Daemon {
             &tasks,
             stop.clone(),
         );
-        let sight = Sight::new(registry.clone(), &config.routing, &paths);
+        let sight = Sight::new(registry.clone(), &paths);
         let intake = Intake {
             inbox: inbox.clone(),
             registry,
-            workdir,
-            routing: config.routing.clone(),
+            project,
+            config: live,
             own_voice,
             templates,
             dispatcher,
@@ -229,6 +246,7 @@ impl Daemon {
             pid: std::process::id(),
             url,
             config: file.display().to_string(),
+            changed_on_disk: false,
             runner: "tmux".to_owned(),
             started_at: clock.now(),
             last_ping: None,
@@ -238,6 +256,7 @@ impl Daemon {
         let control_app = control::router(Control {
             inbox: inbox.clone(),
             arrived: Arc::clone(&arrived),
+            reloader,
             stop: stop.clone(),
             about,
         });

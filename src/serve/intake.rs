@@ -14,7 +14,7 @@ use crate::base::failure::chain;
 use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
 use crate::base::random;
 use crate::base::text::{cap, visible};
-use crate::core::config::Routing;
+use crate::core::config::{LiveConfig, Routing};
 use crate::core::dispatch::{Job, Task};
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
@@ -40,10 +40,10 @@ pub struct Intake {
     pub inbox: Inbox,
     /// The sessions.
     pub registry: Registry,
-    /// `routing` of the configuration.
-    pub routing: Routing,
-    /// The directory that new sessions start in.
-    pub workdir: PathBuf,
+    /// The configuration.
+    pub config: LiveConfig,
+    /// The directory that holds `.the-loop`.
+    pub project: PathBuf,
     /// The words of prompts.
     pub templates: prompt::Templates,
     /// How we know our own words.
@@ -67,7 +67,8 @@ impl Intake {
                 for delivery in pending {
                     // It may have been decided, and no more, when the end came.
                     if delivery.start
-                        && let Err(error) = self.ensure(&delivery.item, None, None)
+                        && let Err(error) =
+                            self.ensure(&delivery.item, None, None, &self.config.routing())
                     {
                         tracing::error!(item = %delivery.item, error, "could not record a session");
                     }
@@ -161,8 +162,9 @@ impl Intake {
                 return Decided::ended(delivery, State::Ignored, Reason::Unreadable, detail);
             }
         };
-        let view = self.sight.view(&self.inbox, &event, delivery.received_at);
-        let decision = routing::decide(&event, &self.routing, &view, &self.own_voice);
+        let routing = self.config.routing();
+        let view = self.sight.view(&self.inbox, &routing, &event, delivery.received_at);
+        let decision = routing::decide(&event, &routing, &view, &self.own_voice);
         let about = About {
             delivery: delivery.id.clone(),
             item: decision.item.clone(),
@@ -221,7 +223,7 @@ impl Intake {
     /// Whether one more event of an item is more than may come in an hour. Then
     /// its session is paused, so that two agents who answer each other end.
     fn is_too_much(&self, item: &WorkItem, session: Option<&SessionRecord>) -> bool {
-        let limit = self.routing.rate_limit;
+        let limit = self.config.routing().rate_limit;
         let Some(session) = session.filter(|_| limit > 0) else { return false };
         if session.status == SessionStatus::Paused {
             return false;
@@ -272,6 +274,7 @@ impl Intake {
         item: &WorkItem,
         title: Option<&str>,
         url: Option<&str>,
+        routing: &Routing,
     ) -> Result<(), String> {
         if self.registry.load(&item.slug()).map_err(|error| chain(&error))?.is_some() {
             return Ok(());
@@ -283,13 +286,13 @@ impl Intake {
         };
         let mut record = SessionRecord::new(
             recorded,
-            self.routing.default_harness,
+            routing.default_harness,
             HarnessSessionId::uuid(random::bytes()),
-            self.workdir.clone(),
-            self.routing.runner,
+            self.project.join(&routing.spawn_workdir),
+            routing.runner,
             self.clock.now(),
         );
-        record.tmux_socket.clone_from(&self.routing.tmux.socket);
+        record.tmux_socket.clone_from(&routing.tmux.socket);
         self.registry.save(&record).map_err(|error| chain(&error))
     }
 
@@ -298,7 +301,8 @@ impl Intake {
     /// first one found.
     fn keep(&self, item: &WorkItem, decision: Decision) -> Result<(), String> {
         if let Action::Start(message) = &decision.action {
-            self.ensure(item, message.title(), decision.url.as_deref())?;
+            let url = decision.url.as_deref();
+            self.ensure(item, message.title(), url, &self.config.routing())?;
         }
         if decision.link.is_none() && decision.told_check.is_none() {
             return Ok(());

@@ -18,23 +18,29 @@ use super::agents_words::AgentsWords;
 #[derive(Debug)]
 pub struct Sight {
     registry: Registry,
-    users: Vec<String>,
     agents_words: AgentsWords,
 }
 
 impl Sight {
     /// Looks at the sessions of this registry and at the spools beside the state.
-    pub fn new(registry: Registry, routing: &Routing, paths: &StatePaths) -> Self {
-        let users = routing.authorized_users.clone();
-        Self { registry, users, agents_words: AgentsWords::new(paths.spool()) }
+    pub fn new(registry: Registry, paths: &StatePaths) -> Self {
+        Self { registry, agents_words: AgentsWords::new(paths.spool()) }
     }
 
     /// What is known when an event is decided about that came in `at` this time.
-    pub fn view(&mut self, inbox: &InboxReader, event: &Event, at: Timestamp) -> View {
+    pub fn view(
+        &mut self,
+        inbox: &InboxReader,
+        routing: &Routing,
+        event: &Event,
+        at: Timestamp,
+    ) -> View {
         let mut view = View::default();
         let records = self.registry.load_all().records;
-        let is_listed =
-            self.users.iter().any(|user| user.eq_ignore_ascii_case(&event.sender.login));
+        let is_listed = routing
+            .authorized_users
+            .iter()
+            .any(|user| user.eq_ignore_ascii_case(&event.sender.login));
         if let Some(text) = event.spoken().filter(|_| is_listed) {
             let sessions = records.iter().map(|(slug, record)| (slug, record.harness));
             view.said_by_agent = self.agents_words.hold(text, at, sessions);

@@ -172,3 +172,87 @@ async fn a_delivery_is_routed_again_on_request_and_explained_without_acting() {
     let (code, _, err) = world.run(&["gh-webhook", "replay", "nobody"]);
     assert_eq!(code, 1, "{err}");
 }
+
+#[tokio::test]
+async fn ten_deliveries_for_a_new_item_at_once_make_one_session_that_hears_them_in_order() {
+    let mut world = World::new(DEMO);
+    world.start().await;
+    let labeled = payload::labeled("o/r", 1, "alice");
+    assert_eq!(world.post("n-0", "issues", &labeled).await, 202);
+    let bodies: Vec<_> =
+        (1..10).map(|n| payload::comment("o/r", 1, "alice", &format!("word-{n}."))).collect();
+    for (n, body) in bodies.iter().enumerate() {
+        assert_eq!(world.post(&format!("n-{}", n + 1), "issue_comment", body).await, 202);
+    }
+    for n in 0..10 {
+        world.reaches(&format!("n-{n}"), "delivered").await;
+    }
+    assert_eq!(world.sessions(), ["loop/o+r+1"]);
+    let taken = world.taken(SLUG);
+    assert!(taken[0].contains("start of work"));
+    let order: Vec<_> = (1..10)
+        .map(|n| taken.iter().position(|text| text.contains(&format!("word-{n}."))))
+        .collect();
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{taken:#?}");
+}
+
+#[tokio::test]
+async fn the_figures_are_on_the_control_socket_and_where_the_configuration_says() {
+    let mut world = World::new(DEMO);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    world.configure(DEMO, &format!("metrics:\n  listen: 127.0.0.1:{port}\n"));
+    started(&mut world).await;
+    let socket = world.state_dir().join("control.sock");
+    let (status, text) =
+        the_loop::base::http::request_unix(&socket, "GET", "/metrics", Vec::new()).await.unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(status, 200);
+    assert!(text.contains("the_loop_deliveries{state=\"delivered\"} 1\n"), "{text}");
+    assert!(text.contains("# TYPE the_loop_commits_total counter\n"), "{text}");
+    let get = |port: u16, path: &str| {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = tokio::task::spawn_blocking(move || get(port, "/metrics")).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("the_loop_info"), "{answer}");
+    // The public port knows nothing of it.
+    let address = world.url().trim_start_matches("http://").split('/').next().unwrap();
+    let public: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
+    let answer = tokio::task::spawn_blocking(move || get(public, "/metrics")).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+}
+
+#[tokio::test]
+async fn events_can_be_followed_and_bounded_in_time() {
+    use std::io::{BufRead as _, BufReader};
+    let mut world = World::new(DEMO);
+    started(&mut world).await;
+    let (code, out, _) = world.run(&["events", "--since", "1h"]);
+    assert_eq!((code, out.contains("  s  issues")), (0, true), "{out}");
+    let (_, out, _) = world.run(&["events", "--since", "2199-01-01T00:00:00Z"]);
+    assert_eq!(out, "");
+    assert_eq!(world.run(&["events", "--since", "soon"]).0, 2);
+    let mut child = world
+        .command(&["events", "--follow"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    // It shows what happens from now on; when it has begun is not said.
+    let mut n = 0;
+    let lines =
+        std::thread::spawn(move || out.lines().map_while(Result::ok).take(2).collect::<Vec<_>>());
+    while !lines.is_finished() {
+        n += 1;
+        says(&world, &format!("f-{n}"), "hello", "delivered").await;
+        assert!(n < 50);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let lines = lines.join().unwrap();
+    assert!(lines[0].contains("o/r#1") && lines[1].trim().starts_with("f-"), "{lines:?}");
+}

@@ -10,6 +10,7 @@
 mod agents;
 mod cli;
 mod config;
+mod config_commands;
 mod crash;
 mod demo;
 mod doctor;
@@ -23,6 +24,7 @@ mod readme;
 mod receiver;
 mod refusals;
 mod registry;
+mod reload;
 mod routing;
 mod support;
 mod tidy;

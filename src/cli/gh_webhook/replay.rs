@@ -111,8 +111,8 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
     let voice = OwnVoice::new(*key.bytes());
     let config = &loaded.config.routing;
     let registry = Registry::open(&loaded.paths.registry);
-    let mut sight = Sight::new(registry, config, &loaded.paths);
-    let view = sight.view(&inbox, &event, delivery.received_at);
+    let mut sight = Sight::new(registry, &loaded.paths);
+    let view = sight.view(&inbox, config, &event, delivery.received_at);
     let decision = routing::decide(&event, config, &view, &voice);
     let mut text = format!("{:<8} {}", decision.action.as_str(), decision.reason);
     let _ = write!(text, "\n  {}", decision.reason.explain());

@@ -1,5 +1,6 @@
 //! Amounts with a unit: sizes and spans of time, as people write them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -87,6 +88,36 @@ impl fmt::Display for ByteSize {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(self.0, SPANS, f)
+    }
+}
+
+/// An amount may be written with its unit, or as a bare number.
+fn schema(units: &str) -> schemars::Schema {
+    schemars::json_schema!({
+        "anyOf": [
+            { "type": "integer", "minimum": 0 },
+            { "type": "string", "pattern": format!("^[0-9]+ *({units})?$") },
+        ]
+    })
+}
+
+impl schemars::JsonSchema for ByteSize {
+    fn schema_name() -> Cow<'static, str> {
+        "ByteSize".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schema("[bB]|[kKmMgG][bB]")
+    }
+}
+
+impl schemars::JsonSchema for Span {
+    fn schema_name() -> Cow<'static, str> {
+        "Span".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schema("[smhdSMHD]")
     }
 }
 

@@ -5,14 +5,19 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::amounts::{ByteSize, Span};
 use super::values;
 use crate::base::ids::Repo;
 
+mod terminal;
+
+pub use terminal::*;
+
 /// The whole configuration file.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Config {
     /// What becomes of events.
@@ -34,7 +39,7 @@ pub struct Config {
 }
 
 /// `routing`: what becomes of events.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Routing {
     /// `false` records deliveries and acts on none.
@@ -53,6 +58,7 @@ pub struct Routing {
     #[serde(deserialize_with = "values::logins")]
     pub authorized_users: Vec<String>,
     /// The repositories whose events are acted on. Empty: all.
+    #[schemars(with = "Vec<String>")]
     pub repositories: Vec<Repo>,
     /// The directory a session is started in, relative to the directory that
     /// holds `.the-loop`.
@@ -61,6 +67,7 @@ pub struct Routing {
     pub workspace: Workspace,
     /// How many starts may be under way at once.
     #[serde(deserialize_with = "values::dispatches")]
+    #[schemars(range(min = 1, max = 64))]
     pub max_concurrent_dispatches: u16,
     /// How many sessions may be open; 0: any number.
     pub max_sessions: u16,
@@ -70,6 +77,7 @@ pub struct Routing {
     pub rate_limit: u32,
     /// How long one headless turn may take, in seconds.
     #[serde(deserialize_with = "values::seconds")]
+    #[schemars(range(min = 1, max = 86_400))]
     pub dispatch_timeout_seconds: u32,
     /// A file with the template of what is said about an event.
     pub prompt_template: Option<PathBuf>,
@@ -113,7 +121,7 @@ impl Default for Routing {
 }
 
 /// `routing.runner`: how a session's process is hosted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunnerKind {
     /// Headless, one run for each event.
@@ -135,7 +143,18 @@ impl RunnerKind {
 
 /// A harness by its name.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum HarnessName {
@@ -157,7 +176,7 @@ impl HarnessName {
 }
 
 /// `routing.spawnOnUnmatched`: when an event without a session starts one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpawnPolicy {
     /// Never; a session is started by hand.
@@ -169,162 +188,8 @@ pub enum SpawnPolicy {
     Always,
 }
 
-/// `routing.workspace`: whether each item has a git work tree of its own.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Workspace {
-    /// A work tree for each item; else every session is in `spawnWorkdir`.
-    pub enabled: bool,
-    /// Whether a session may work on what a fork sent.
-    pub forks: Forks,
-}
-
-/// `routing.workspace.forks`: whether a session may work on what a fork sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Forks {
-    /// No.
-    #[default]
-    Deny,
-    /// Yes.
-    Allow,
-}
-
-/// `routing.tmux.view`: what the terminal of a session shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum View {
-    /// The agent's own interface.
-    #[default]
-    Tui,
-    /// What a headless agent does, to look at only.
-    Stream,
-}
-
-/// `routing.tmux.deliverWhen`: when an event is typed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DeliverWhen {
-    /// When the agent's turn has ended.
-    #[default]
-    Idle,
-    /// At once.
-    Now,
-}
-
-/// `routing.tmux`: settings of the tmux runner.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct TmuxConfig {
-    /// The tmux socket: absent for the user's own server, else a path.
-    pub socket: Option<PathBuf>,
-    /// What the terminal of a session shows.
-    pub view: View,
-    /// When an event is typed.
-    pub deliver_when: DeliverWhen,
-    /// Columns and lines of a session's window, `COLUMNSxLINES`.
-    pub size: WindowSize,
-    /// How long an event waits before it is shown as waiting.
-    pub wait_notice: Span,
-    /// How much is typed; what is longer goes into a file that the text names.
-    pub type_max: ByteSize,
-    /// How long a started agent may take until it is ready, in seconds.
-    #[serde(deserialize_with = "values::seconds")]
-    pub ready_timeout_seconds: u32,
-}
-
-impl Default for TmuxConfig {
-    fn default() -> Self {
-        Self {
-            socket: None,
-            view: View::default(),
-            deliver_when: DeliverWhen::default(),
-            size: WindowSize::default(),
-            wait_notice: Span::minutes(30),
-            type_max: ByteSize::kilobytes(16),
-            ready_timeout_seconds: 60,
-        }
-    }
-}
-
-/// The size of a session's window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct WindowSize {
-    /// Columns.
-    pub columns: u16,
-    /// Lines.
-    pub lines: u16,
-}
-
-impl Default for WindowSize {
-    fn default() -> Self {
-        Self { columns: 160, lines: 48 }
-    }
-}
-
-impl TryFrom<String> for WindowSize {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.split_once('x')
-            .and_then(|(columns, lines)| Some((columns.parse().ok()?, lines.parse().ok()?)))
-            .filter(|&(columns, lines)| {
-                (40..=500).contains(&columns) && (10..=200).contains(&lines)
-            })
-            .map(|(columns, lines)| Self { columns, lines })
-            .ok_or_else(|| {
-                let text = crate::base::text::visible(&crate::base::text::cap(&text, 60));
-                format!("`{text}` is not a size from `40x10` to `500x200`, as in `160x48`")
-            })
-    }
-}
-
-impl From<WindowSize> for String {
-    fn from(size: WindowSize) -> Self {
-        format!("{}x{}", size.columns, size.lines)
-    }
-}
-
-/// `routing.webTerminal`: the sessions in the browser.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct WebTerminal {
-    /// Whether it is served.
-    pub enabled: bool,
-    /// The address, or the network interface, to listen on.
-    #[serde(deserialize_with = "values::interface")]
-    pub host: String,
-    /// The port to listen on; 0 takes a free one.
-    pub port: u16,
-    /// A socket file to listen on instead.
-    pub socket: Option<PathBuf>,
-    /// The names by which a browser may ask for it.
-    #[serde(deserialize_with = "values::host_names")]
-    pub allowed_hosts: Vec<String>,
-    /// Whether `host` may be every address of this machine.
-    pub expose_all: bool,
-    /// The address that people are given, where it is not the one served.
-    #[serde(deserialize_with = "values::web_url")]
-    pub public_url: Option<String>,
-}
-
-impl Default for WebTerminal {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            host: "127.0.0.1".to_owned(),
-            port: 7681,
-            socket: None,
-            allowed_hosts: Vec::new(),
-            expose_all: false,
-            public_url: None,
-        }
-    }
-}
-
 /// `webhooks`: where events come in.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Webhooks {
     /// GitHub's webhook.
@@ -332,11 +197,12 @@ pub struct Webhooks {
 }
 
 /// `webhooks.ghWebhook`: the receiver.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GhWebhook {
     /// The address to listen on.
     #[serde(deserialize_with = "values::address")]
+    #[schemars(with = "String")]
     pub host: IpAddr,
     /// The port to listen on; 0 takes a free one.
     pub port: u16,
@@ -380,7 +246,7 @@ impl Default for GhWebhook {
 }
 
 /// `harnesses.<name>`: an agent that is not built in.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DeclaredHarness {
     /// The command that starts a conversation.
@@ -396,7 +262,7 @@ pub struct DeclaredHarness {
 }
 
 /// `github`: what is said and asked on GitHub.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GithubConfig {
     /// Whether an event that was taken, or failed, gets a reaction.
@@ -408,7 +274,7 @@ pub struct GithubConfig {
 }
 
 /// `notify`: who is told when an agent waits for a person.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Notify {
     /// The program and its fixed arguments; none: nobody is told.
@@ -416,16 +282,17 @@ pub struct Notify {
 }
 
 /// `metrics`: where figures about this program are given out.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Metrics {
     /// The address and port; `None`: only on the control socket.
     #[serde(deserialize_with = "values::listen")]
+    #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
 }
 
 /// `tools`: which binaries are used.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Tools {
     /// Which kind wins when both work.
@@ -441,7 +308,7 @@ pub struct Tools {
 }
 
 /// `tools.prefer`: which kind of binary wins when both work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Prefer {
     /// The system's.
@@ -452,7 +319,7 @@ pub enum Prefer {
 }
 
 /// `tools.<tool>`: where one binary is.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ToolConfig {
     /// The binary's path; `None` looks for it.
@@ -460,7 +327,7 @@ pub struct ToolConfig {
 }
 
 /// `state`: where state is kept, and how long.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct StateConfig {
     /// The directory for inbox, lock, sockets and spools; `None` takes one
@@ -471,7 +338,7 @@ pub struct StateConfig {
 }
 
 /// `state.retention`: how long deliveries are kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Retention {
     /// How old a delivery gets.
