@@ -14,7 +14,7 @@ use clap::Subcommand;
 use super::Context;
 use crate::base::failure::Failure;
 
-/// Receive GitHub's webhook: start, stop, restart, status, reload, replay
+/// Receive GitHub's webhook: start, stop, status, replay, …
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]

@@ -122,7 +122,7 @@ pub struct SessionRecord {
     pub told_checks: Vec<String>,
     /// Events before this do not count against `routing.rateLimit`: it paused
     /// the session then.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_from: Option<Timestamp>,
     /// Whether the agent ever accepted a prompt: then the conversation is
     /// resumed, else it is started anew.

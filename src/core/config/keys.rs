@@ -20,11 +20,7 @@ pub const WITHOUT_EFFECT: &[&str] = &[
     "routing.workspace",
     "routing.maxSessions",
     "routing.memoryFloor",
-    "routing.rateLimit",
     "routing.dispatchTimeoutSeconds",
-    "routing.promptTemplate",
-    "routing.spawnPromptTemplate",
-    "routing.control",
     "routing.tmux.view",
     "routing.tmux.deliverWhen",
     "routing.tmux.waitNotice",
@@ -34,14 +30,14 @@ pub const WITHOUT_EFFECT: &[&str] = &[
     "harnesses",
     "github",
     "notify",
-    "metrics",
-    "state.retention",
 ];
 
 /// Keys, and groups of keys, that a receiver takes up only when it starts.
 pub const AT_START: &[&str] = &[
     "routing.runner",
     "routing.maxConcurrentDispatches",
+    "routing.promptTemplate",
+    "routing.spawnPromptTemplate",
     "routing.tmux.socket",
     "routing.webTerminal",
     "webhooks",

@@ -72,6 +72,7 @@ pub(super) fn comment(
         PostChange::Other => return Err(Reason::ActionNotRouted),
     };
     spoken(desk, place, post)?;
+    // Turned off by `routing.control`.
     if change == PostChange::Created
         && desk.config.control
         && let Some(order) = control::order(&post.body)
