@@ -12,6 +12,7 @@ use crate::cli::Context;
 /// webhook's Recent Deliveries. Sessions and their agents go on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  the-loop gh-webhook restart")]
+#[group(id = "restart")]
 pub(super) struct Args {
     #[command(flatten)]
     start: start::Args,
