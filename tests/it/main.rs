@@ -14,6 +14,8 @@ mod events;
 mod inbox;
 mod install;
 mod main_job;
+mod mock_api;
+mod real_claude;
 mod receiver;
 mod registry;
 mod routing;
