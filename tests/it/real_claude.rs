@@ -2,6 +2,7 @@
 //! in a private home and talks to a stand-in of the Messages API on loopback.
 //! `scripts/fetch-claude .tools` installs it; without it these tests only say so.
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +21,8 @@ fn claude(version: &str) -> Option<PathBuf> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools");
     let path = tools.join(format!("claude-{version}/node_modules/.bin/claude"));
     if !path.exists() {
-        println!("SKIPPED: no Claude Code {version}: `scripts/fetch-claude .tools` installs it");
+        let say = "`scripts/fetch-claude .tools` installs it";
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no Claude Code {version}: {say}");
         return None;
     }
     Some(path)
@@ -96,6 +98,10 @@ impl Rig {
     async fn comment(&self, id: &str, text: &str) {
         let comment = payload::comment("o/r", 1, "alice", text);
         assert_eq!(self.world.post(id, "issue_comment", &comment).await, 202);
+    }
+
+    fn type_keys(&self, text: &str) {
+        self.world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "-l", text]);
     }
 
     /// How often the model was told something.
@@ -175,4 +181,40 @@ async fn the_real_agents_permission_dialog_is_never_answered() {
 #[tokio::test]
 async fn the_older_real_agents_permission_dialog_is_never_answered() {
     dialog(OLDER).await;
+}
+
+async fn draft(version: &str) {
+    let Some(path) = claude(version) else { return };
+    let mut rig = Rig::new(&path).await;
+    rig.start().await;
+    for n in 0..3 {
+        let thought = format!("half a thought {n}");
+        rig.type_keys(&thought);
+        eventually("the draft is there", async || rig.screen().contains(&thought).then_some(()))
+            .await;
+        rig.comment(&format!("c-{n}"), &format!("word-{n}.")).await;
+        rig.reaches(&format!("c-{n}"), "delivered").await;
+        eventually("the draft is back", async || {
+            let screen = rig.screen();
+            (screen.contains(&thought) && !screen.contains("stashed")).then_some(())
+        })
+        .await;
+        assert_eq!(rig.times_told(&thought), 0, "the draft was sent along");
+        rig.world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "Enter"]);
+        eventually("the model heard both", async || {
+            let heard = |text: &str| rig.times_told(text);
+            (heard(&thought) == 1 && heard(&format!("word-{n}.")) == 1).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_resting_draft_is_back_after_the_event_in_the_real_agent() {
+    draft(NEWER).await;
+}
+
+#[tokio::test]
+async fn a_resting_draft_is_back_after_the_event_in_the_older_real_agent() {
+    draft(OLDER).await;
 }

@@ -69,6 +69,7 @@ impl HarnessAdapter for Claude {
             retry_gap: Duration::from_millis(800),
             ack_timeout: Duration::from_secs(5),
             gives_proof: true,
+            stashes: true,
         }
     }
 

@@ -305,6 +305,7 @@ impl TmuxRunner {
             news: self.news(slug),
             signals: &mut signals,
             delivery: &delivery,
+            clock: &self.parts.clock,
         }
         .run(progress, call_off)
         .await;
