@@ -305,6 +305,9 @@ impl Fake {
             Focus::Overlay => false,
             Focus::Dialog => {
                 self.note(&json!({ "dialogKey": hex::encode([byte]) }));
+                if byte == b'n' {
+                    self.focus = Focus::Box;
+                }
                 if byte == b'\r' && self.script.mode != Mode::NeverReady {
                     self.note(&json!({ "dialog": "approved" }));
                     self.focus = Focus::Box;

@@ -2,6 +2,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    clippy::panic,
     unreachable_pub,
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
@@ -9,14 +10,18 @@
 mod agents;
 mod cli;
 mod config;
+mod demo;
 mod doctor;
 mod events;
 mod inbox;
+mod injection;
 mod install;
 mod main_job;
 mod mock_api;
+mod readme;
 mod real_claude;
 mod receiver;
+mod refusals;
 mod registry;
 mod routing;
 mod support;
