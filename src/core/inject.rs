@@ -93,6 +93,12 @@ impl Injection {
         !matches!(self.stage, Stage::Gate | Stage::Stashing { .. })
     }
 
+    /// Whether the text stands in the box, ours alone, and the submit key comes
+    /// next.
+    pub fn is_about_to_submit(&self) -> bool {
+        matches!(self.stage, Stage::Seen { .. })
+    }
+
     /// Whether a person's draft was put aside by this injection.
     pub fn has_stashed(&self) -> bool {
         self.stashes > 0

@@ -68,7 +68,6 @@ fn each() -> usize {
 
 struct Stage {
     world: World,
-    seen: usize,
 }
 
 impl Stage {
@@ -82,7 +81,7 @@ impl Stage {
         let mut script = script.clone();
         script["prompts"] = json!(world.home.join("prompts"));
         std::fs::write(world.project.join("fake-harness.json"), script.to_string()).unwrap();
-        Self { world, seen: 0 }
+        Self { world }
     }
 
     /// What the agent did, one record each.
@@ -107,7 +106,7 @@ impl Stage {
     }
 
     /// One thing that the person does now.
-    async fn act(&mut self, person: Person, random: &mut Random, n: usize) {
+    async fn act(&self, person: Person, random: &mut Random, n: usize) {
         let pause = Duration::from_millis(random.below(150));
         match person {
             Person::Away => {}
@@ -141,6 +140,22 @@ impl Stage {
         }
     }
 
+    /// Takes the letters behind a text of ours away, and types them again.
+    async fn take_back(&self, id: &str) {
+        let screen = self.screen();
+        let shown = screen.lines().rfind(|line| line.starts_with('❯')).unwrap_or_default();
+        let Some((_, letters)) = shown.split_once("lines](draft") else { return };
+        let letters = format!("(draft{}", letters.trim_end());
+        let keys = vec!["BSpace"; letters.chars().count()];
+        self.keys(&keys);
+        eventually("the event is gone", async || {
+            let (state, reason, _) = self.state(id);
+            (state != "injecting" || reason == "submitted").then_some(())
+        })
+        .await;
+        self.keys(&["-l", &letters]);
+    }
+
     fn state(&self, id: &str) -> (String, String, String) {
         let (_, out, _) = self.world.run(&["events", id, "--json"]);
         let value: Value = serde_json::from_str(&out).unwrap_or_default();
@@ -160,6 +175,7 @@ impl Stage {
             let command = note["command"].as_str();
             assert!(command.is_none_or(|text| text == "/help"), "{note}");
             assert!(command.is_none() || person == Person::Opens, "{note}");
+            assert!(note.get("hook").is_none(), "a hook was felt: {note}");
         }
     }
 }
@@ -216,8 +232,12 @@ async fn injections(script: Value, person: Person, end: End) {
             let patience =
                 Duration::from_secs(40) + Duration::from_secs(4) * u32::try_from(events).unwrap();
             assert!(begin.elapsed() < patience, "{id}: {out}\n{}", stage.screen());
-            if matches!(person, Person::SaysNo) {
-                stage.act(person, &mut random, 0).await;
+            match person {
+                Person::SaysNo => stage.act(person, &mut random, 0).await,
+                // Letters behind our text are the person's to take away: they do, and
+                // type them again when the event is gone.
+                Person::Drafts if reason == "human-draft" => stage.take_back(id).await,
+                _ => {}
             }
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
@@ -249,7 +269,6 @@ async fn injections(script: Value, person: Person, end: End) {
             && prompt.trim_end().ends_with(&format!("[end of event {marker}]"));
         assert!(whole && !prompt.contains("(draft"), "mixed: {prompt}");
     }
-    stage.seen += prompts.len();
 }
 
 /// What the person sent.
@@ -261,7 +280,7 @@ fn theirs(prompts: &[String]) -> Vec<String> {
 /// True when something went wrong.
 async fn blind(script: Value, person: Person) -> bool {
     let mut random = Random::new();
-    let mut stage = Stage::new(&script);
+    let stage = Stage::new(&script);
     let fake = env!("CARGO_BIN_EXE_fake-harness");
     let project = stage.world.project.to_str().unwrap().to_owned();
     let id = "0d4f3c8e-6d6c-4d6e-9d9a-1f2e3d4c5b6a";
@@ -282,32 +301,33 @@ async fn blind(script: Value, person: Person) -> bool {
     ]);
     let count = 25;
     for n in 0..count {
-        tokio::time::sleep(Duration::from_millis(random.below(80))).await;
-        stage.act(person, &mut random, n).await;
         let file = stage.world.home.join("text");
         let text = format!("[the-loop event {n:032}] word-{n}.\nb\nc\nd\n[end of event {n:032}]");
         std::fs::write(&file, text).unwrap();
-        stage.world.tmux.run(&[
-            "load-buffer",
-            "-b",
-            "blind",
-            file.to_str().unwrap(),
-            ";",
-            "paste-buffer",
-            "-p",
-            "-d",
-            "-b",
-            "blind",
-            "-t",
-            "=loop/o+r+1:",
-            ";",
-            "send-keys",
-            "-t",
-            "=loop/o+r+1:",
-            "Enter",
-        ]);
-        tokio::time::sleep(Duration::from_millis(random.below(80))).await;
-        stage.act(person, &mut random, n).await;
+        let delay = Duration::from_millis(random.below(80));
+        let paste = async {
+            tokio::time::sleep(delay).await;
+            stage.world.tmux.run(&[
+                "load-buffer",
+                "-b",
+                "blind",
+                file.to_str().unwrap(),
+                ";",
+                "paste-buffer",
+                "-p",
+                "-d",
+                "-b",
+                "blind",
+                "-t",
+                "=loop/o+r+1:",
+                ";",
+                "send-keys",
+                "-t",
+                "=loop/o+r+1:",
+                "Enter",
+            ]);
+        };
+        tokio::join!(stage.act(person, &mut random, n), paste);
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     let prompts = stage.prompts();

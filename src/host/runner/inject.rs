@@ -1,6 +1,7 @@
 //! The hands of `core::inject`: looks at the session, asks the machine, and
 //! does what it says, each step on disk before it is done.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -19,6 +20,7 @@ use crate::core::inject::{
 use crate::core::outcome::{Reason, State};
 use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery, Step};
+use crate::state::spool;
 
 use super::signals::{SignalLog, news};
 
@@ -41,6 +43,7 @@ pub(super) struct Injector<'a> {
     pub(super) signals: &'a mut SignalLog,
     pub(super) delivery: &'a QueuedDelivery,
     pub(super) clock: &'a Clock,
+    pub(super) spool: PathBuf,
 }
 
 impl Injector<'_> {
@@ -64,8 +67,17 @@ impl Injector<'_> {
         let mut submitted = progress == Progress::Submitted;
         let mut told = None;
         let mut called_off_at = None;
+        // Held from the text being seen to the submit key: no tool begins meanwhile.
+        let mut gate = None;
         self.signals.search_again();
         loop {
+            if !injection.is_about_to_submit() {
+                gate = None;
+            } else if gate.is_none() {
+                gate = spool::hold_tools(&self.spool)
+                    .inspect_err(|error| tracing::debug!(%error, "tools are not held back"))
+                    .ok();
+            }
             let (seen, backspaces) = match self.observe(began, injection.is_under_way()).await {
                 Ok(seen) => seen,
                 // What was submitted is never offered again for tmux's sake.
@@ -73,7 +85,14 @@ impl Injector<'_> {
                 Err(error) => return broken(&error),
             };
             let wait = match injection.next(&seen) {
-                Action::Look(wait) => wait,
+                Action::Look(wait) => {
+                    let mixed = Some((Reason::HumanDraft, None));
+                    if seen.input == Input::Mixed && !submitted && told != mixed {
+                        self.record(State::Injecting, Reason::HumanDraft, None).await;
+                        told = mixed;
+                    }
+                    wait
+                }
                 Action::Hold(reason, wait) => {
                     let detail = match &seen.agent {
                         Agent::Asks(what) => Some(cap(&visible(what), 200)),

@@ -306,6 +306,7 @@ impl TmuxRunner {
             signals: &mut signals,
             delivery: &delivery,
             clock: &self.parts.clock,
+            spool: self.spool_dir(slug),
         }
         .run(progress, call_off)
         .await;
