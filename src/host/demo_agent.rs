@@ -23,9 +23,12 @@ use crate::base::ids::HarnessSessionId;
 use crate::state::spool;
 
 mod agent;
+mod headless;
 mod editor;
 mod keys;
 mod view;
+
+pub use headless::answer;
 
 /// How long a turn takes.
 const TURN: Duration = Duration::from_millis(300);

@@ -14,6 +14,7 @@ mod events;
 mod inbox;
 mod install;
 mod main_job;
+mod process;
 mod receiver;
 mod registry;
 mod routing;

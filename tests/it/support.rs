@@ -111,10 +111,15 @@ impl World {
 
     /// Writes the configuration.
     pub fn configure(&self, routing: &str, rest: &str) {
+        self.configure_runner("tmux", routing, rest);
+    }
+
+    /// Writes the configuration with this `routing.runner`.
+    pub fn configure_runner(&self, runner: &str, routing: &str, rest: &str) {
         let socket = self.tmux.socket.display();
         let indented = routing.lines().flat_map(|line| ["  ", line, "\n"]).collect::<String>();
         let text = format!(
-            "tools:\n  tmux:\n    path: {}\nrouting:\n  runner: tmux\n  spawnOnUnmatched: labeled\n  \
+            "tools:\n  tmux:\n    path: {}\nrouting:\n  runner: {runner}\n  spawnOnUnmatched: labeled\n  \
              autoExecuteLabel: go\n  authorizedUsers: [alice]\n{indented}  \
              tmux:\n    socket: {socket}\n    readyTimeoutSeconds: 20\n\
              webhooks:\n  ghWebhook:\n    port: 0\n{rest}",
