@@ -40,9 +40,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         cwd: context.env.cwd().to_path_buf(),
     };
     if args.print {
-        demo_agent::answer(&options, args.stream).map_err(|error| {
-            Failure::failed("the demo agent could not answer").because(error)
-        })?;
+        demo_agent::answer(&options, args.stream)
+            .map_err(|error| Failure::failed("the demo agent could not answer").because(error))?;
         return Ok(ExitCode::SUCCESS);
     }
     context.block_on(async {

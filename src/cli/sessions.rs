@@ -2,9 +2,12 @@
 
 mod attach;
 mod close;
+mod drive;
 mod list;
+mod logs;
 mod send;
 mod show;
+mod verbs;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -45,6 +48,12 @@ enum Command {
     Attach(attach::Args),
     Send(send::Args),
     Close(close::Args),
+    Pause(verbs::PauseArgs),
+    Resume(verbs::ResumeArgs),
+    Register(verbs::RegisterArgs),
+    #[command(name = "link-pr")]
+    LinkPr(verbs::LinkArgs),
+    Logs(logs::Args),
 }
 
 /// Runs the command.
@@ -55,6 +64,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         Command::Attach(args) => attach::run(context, args),
         Command::Send(args) => send::run(context, args),
         Command::Close(args) => close::run(context, args),
+        Command::Pause(args) => verbs::pause(context, args),
+        Command::Resume(args) => verbs::resume(context, args),
+        Command::Register(args) => verbs::register(context, args),
+        Command::LinkPr(args) => verbs::link(context, args),
+        Command::Logs(args) => logs::run(context, args),
     }
 }
 

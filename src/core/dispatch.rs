@@ -245,8 +245,7 @@ impl Dispatcher {
         result: Result<Hosting, StartFailure>,
         out: &mut Vec<Command>,
     ) {
-        let delivers =
-            self.head(slug).is_some_and(|head| matches!(head.task, Task::Deliver));
+        let delivers = self.head(slug).is_some_and(|head| matches!(head.task, Task::Deliver));
         if !(delivers && result == Ok(Hosting::Headless)) {
             self.free_start(slug);
         }

@@ -133,6 +133,9 @@ pub trait HarnessAdapter {
     /// Whether this is how it says that it has no such conversation.
     fn refuses_resume(&self, said: &str) -> bool;
 
+    /// Whether this is how it says that the conversation exists already.
+    fn refuses_start(&self, said: &str) -> bool;
+
     /// What its screen says.
     fn read_screen(&self, screen: &Screen<'_>) -> Reading;
 
@@ -186,6 +189,11 @@ impl Harness {
     /// Whether this is how it says that it has no such conversation.
     pub fn refuses_resume(&self, said: &str) -> bool {
         self.adapter().refuses_resume(said)
+    }
+
+    /// Whether this is how it says that the conversation exists already.
+    pub fn refuses_start(&self, said: &str) -> bool {
+        self.adapter().refuses_start(said)
     }
 
     /// What its screen says.

@@ -23,8 +23,8 @@ use crate::base::ids::HarnessSessionId;
 use crate::state::spool;
 
 mod agent;
-mod headless;
 mod editor;
+mod headless;
 mod keys;
 mod view;
 

@@ -22,7 +22,7 @@ mod process;
 mod signals;
 mod tmux;
 
-pub use process::{ProcessRunner, ProcessRunnerParts, oneshot_invocation, resume_invocation};
+pub use process::{ProcessRunner, ProcessRunnerParts, end_turn, resume_invocation};
 pub use signals::SignalLog;
 pub use tmux::{TmuxRunner, TmuxRunnerParts};
 

@@ -172,8 +172,7 @@ impl Daemon {
                 clock: clock.clone(),
             }))
         });
-        let runner =
-            Runners { registry: registry.clone(), paths: paths.clone(), process, tmux };
+        let runner = Runners { registry: registry.clone(), paths: paths.clone(), process, tmux };
         let dispatcher = dispatch::start(
             runner,
             inbox.clone(),
@@ -183,7 +182,7 @@ impl Daemon {
         );
         let intake = Intake {
             inbox: inbox.clone(),
-            registry,
+            registry: registry.clone(),
             workdir: project.join(&config.routing.spawn_workdir),
             routing: config.routing.clone(),
             own_voice,
@@ -206,6 +205,7 @@ impl Daemon {
         });
         let control_app = control::router(Control {
             inbox: inbox.clone(),
+            registry: registry.clone(),
             arrived: Arc::clone(&arrived),
             stop: stop.clone(),
             about,

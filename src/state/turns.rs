@@ -60,6 +60,11 @@ impl Turns {
         Self { dir: paths.turns().join(slug.as_str()) }
     }
 
+    /// The turns in a directory.
+    pub fn in_dir(dir: &Path) -> Self {
+        Self { dir: dir.to_path_buf() }
+    }
+
     /// Their directory, which need not be there yet.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -121,6 +126,11 @@ impl Turns {
 impl Turn {
     fn number(&self) -> Option<u64> {
         self.dir.file_name()?.to_str()?.parse().ok()
+    }
+
+    /// Its directory; later ones have greater names.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// What the agent reads.

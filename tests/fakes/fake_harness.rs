@@ -294,10 +294,13 @@ impl Fake {
         self.hook("Stop", json!({ "stop_hook_active": false, "last_assistant_message": "done" }));
         self.hook("SessionEnd", json!({ "reason": "other" }));
         let session = &self.args.session;
-        println!("{}", json!({
-            "type": "result", "subtype": "success", "is_error": false, "duration_ms": 1234,
-            "num_turns": 1, "result": "done", "session_id": session, "total_cost_usd": 0.0125,
-        }));
+        println!(
+            "{}",
+            json!({
+                "type": "result", "subtype": "success", "is_error": false, "duration_ms": 1234,
+                "num_turns": 1, "result": "done", "session_id": session, "total_cost_usd": 0.0125,
+            })
+        );
     }
 
     fn run(&mut self) {

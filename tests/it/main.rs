@@ -7,6 +7,7 @@
 )]
 
 mod agents;
+mod attach;
 mod cli;
 mod config;
 mod doctor;
@@ -18,6 +19,7 @@ mod process;
 mod receiver;
 mod registry;
 mod routing;
+mod stream;
 mod support;
 mod tidy;
 mod tmux;

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use the_loop::base::clock::Clock;
+use the_loop::core::outcome::{Reason, State};
+use the_loop::state::inbox::{Inbox, LocalMessage, Route, RouteAction, Step};
 
 use crate::support::{World, eventually, payload};
 
@@ -35,7 +38,9 @@ pub fn script(world: &World, mut script: Value) {
 pub fn prompts(world: &World) -> Vec<String> {
     let text = std::fs::read_to_string(world.home.join("prompts")).unwrap_or_default();
     text.lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok()?["prompt"].as_str().map(str::to_owned))
+        .filter_map(|line| {
+            serde_json::from_str::<Value>(line).ok()?["prompt"].as_str().map(str::to_owned)
+        })
         .collect()
 }
 
@@ -195,13 +200,31 @@ async fn a_prompt_of_a_megabyte_arrives_whole() {
     world.start().await;
     label(&world, "d-1").await;
     world.reaches("d-1", "delivered").await;
-    let text = "ab c".repeat(1 << 18);
-    let file = world.home.join("long");
-    std::fs::write(&file, &text[..(1 << 20)]).unwrap();
-    let (code, _, err) = world.run(&["sessions", "send", "1", "--file", file.to_str().unwrap()]);
-    assert_eq!(code, 0, "{err}");
-    let taken = eventually("it is taken", async || prompts(&world).into_iter().nth(1)).await;
-    assert!(taken.contains(&text[..(1 << 20)]));
+    world.end(Signal::TERM);
+    // Longer than routing makes one: put into the queue by hand.
+    let item: the_loop::base::ids::WorkItem = "o/r#1".parse().unwrap();
+    let marker = the_loop::base::ids::Marker::new([7; 16]);
+    let prompt = format!("[the-loop event {marker}]\n{}\nend", "ab c".repeat(1 << 18));
+    let inbox = Inbox::open(&world.state_dir().join("inbox.db"), Clock::System).unwrap();
+    let message = LocalMessage { item: item.clone(), text: Some("long".to_owned()) };
+    let id: the_loop::base::ids::DeliveryId = "long-1".parse().unwrap();
+    inbox.accept(message.into_delivery(id.clone())).await.unwrap();
+    let route = Route {
+        slug: item.slug(),
+        item,
+        marker,
+        prompt: prompt.clone(),
+        start: false,
+        url: None,
+        action: RouteAction::Deliver,
+    };
+    let (state, reason) = (State::Queued, Reason::SentByHand);
+    let step = Step { delivery: id, state, reason, detail: None, route: Some(route) };
+    inbox.record(vec![step]).await.unwrap();
+    inbox.close();
+    world.start().await;
+    world.reaches("long-1", "delivered").await;
+    assert!(prompts(&world)[1] == prompt);
 }
 
 #[tokio::test]
@@ -308,8 +331,10 @@ async fn flipping_the_runner_touches_no_session_and_both_kinds_live_side_by_side
     world.end(Signal::TERM);
     let text = std::fs::read_to_string(world.config()).unwrap();
     let real = crate::support::tmux_path();
-    let text = text.replace(&format!("path: {}", real.display()), "path: /nowhere/tmux");
+    let text =
+        text.replace(&format!("  tmux:\n    path: {}\n", real.display()), "  prefer: system\n");
     std::fs::write(world.config(), text).unwrap();
+    world.path = "/nowhere".to_owned();
     world.start().await;
     comment(&world, "c-2", "and now?").await;
     let (state, reason, _) = ends(&world, "c-2").await;

@@ -86,6 +86,8 @@ pub struct World {
     pub tmux: TmuxServer,
     pub home: PathBuf,
     pub project: PathBuf,
+    /// What programs started here find on their `PATH`.
+    pub path: String,
     receiver: Option<Receiver>,
 }
 
@@ -93,6 +95,8 @@ struct Receiver {
     child: std::process::Child,
     url: String,
 }
+
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 pub const SECRET: &str = "a secret of the tests";
 
@@ -104,7 +108,7 @@ impl World {
         let home = tmux.dir.path().join("h");
         let project = home.join("project");
         std::fs::create_dir_all(project.join(".the-loop")).unwrap();
-        let world = Self { tmux, home, project, receiver: None };
+        let world = Self { tmux, home, project, path: PATH.to_owned(), receiver: None };
         world.configure(changes, "");
         world
     }
@@ -139,7 +143,7 @@ impl World {
             .args(args)
             .env_clear()
             .env("HOME", &self.home)
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("PATH", &self.path)
             .env("LANG", "C.UTF-8")
             .env("TERM", "xterm-256color")
             .env("SHELL", "/bin/sh")

@@ -101,10 +101,9 @@ async fn foreground(context: &Context, args: &Args, loaded: Loaded) -> Result<Ex
             .printer
             .note("warning: `routing.authorizedUsers` is empty: no person's event is acted on");
     }
-    context.printer.note(&format!(
-        "Receiving on {}\n{place}: `the-loop sessions list`",
-        daemon.url()
-    ));
+    context
+        .printer
+        .note(&format!("Receiving on {}\n{place}: `the-loop sessions list`", daemon.url()));
     let stop = CancellationToken::new();
     let watch = watch_signals(stop.clone())?;
     let (result, ()) = tokio::join!(Box::pin(daemon.run(stop.clone())), async {

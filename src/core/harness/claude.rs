@@ -70,6 +70,10 @@ impl HarnessAdapter for Claude {
         said.contains("No conversation found")
     }
 
+    fn refuses_start(&self, said: &str) -> bool {
+        said.contains("is already in use")
+    }
+
     fn read_screen(&self, screen: &Screen<'_>) -> Reading {
         screen::read(screen)
     }

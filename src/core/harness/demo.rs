@@ -45,6 +45,10 @@ impl HarnessAdapter for Demo {
         false
     }
 
+    fn refuses_start(&self, _said: &str) -> bool {
+        false
+    }
+
     fn read_screen(&self, screen: &Screen<'_>) -> Reading {
         claude::screen::read(screen)
     }

@@ -39,6 +39,7 @@ mod judge;
 mod watch;
 
 use judge::{Ending, Verdict};
+pub use watch::end as end_turn;
 
 /// Everything that the runner is made of.
 #[derive(Debug)]
@@ -202,8 +203,13 @@ impl ProcessRunner {
                     self.begin_anew(slug, &delivery).await?;
                     prompt = judge::with_notice(&delivery.prompt);
                 }
-                Verdict::NoConversation => {
-                    return Err("the agent refuses a fresh conversation too".to_owned());
+                Verdict::HasConversation if !is_second => {
+                    // A person who was attached began it.
+                    is_second = true;
+                    self.note(slug, |record| record.conversation_started = true);
+                }
+                Verdict::NoConversation | Verdict::HasConversation => {
+                    return Err("the agent refuses every conversation".to_owned());
                 }
                 Verdict::NotTaken if !is_second => is_second = true,
                 Verdict::NotTaken => {
@@ -318,8 +324,7 @@ impl ProcessRunner {
             record.last_turn = detail.map(str::to_owned);
             if record.status != SessionStatus::Paused {
                 let failed = state == State::Failed;
-                record.status =
-                    if failed { SessionStatus::Failed } else { SessionStatus::Active };
+                record.status = if failed { SessionStatus::Failed } else { SessionStatus::Active };
             }
         });
     }
@@ -362,7 +367,7 @@ impl ProcessRunner {
 }
 
 /// The command line of a session's next headless turn.
-pub fn oneshot_invocation(
+fn oneshot_invocation(
     parts: &ProcessRunnerParts,
     record: &SessionRecord,
 ) -> Result<Invocation, String> {

@@ -45,6 +45,8 @@ pub(super) enum Verdict {
     },
     /// The agent has no such conversation, and took nothing.
     NoConversation,
+    /// The agent has the conversation already, and took nothing.
+    HasConversation,
     /// The agent is known to have taken nothing, and its parent was lost: it may
     /// be run again.
     NotTaken,
@@ -102,6 +104,11 @@ pub(super) fn judge(
     {
         return Verdict::NoConversation;
     }
+    if harness.refuses_start(&String::from_utf8_lossy(&stderr))
+        || harness.refuses_start(&String::from_utf8_lossy(&stdout))
+    {
+        return Verdict::HasConversation;
+    }
     if turn.was_not_started() {
         return ended(State::Failed, Reason::StartFailed, said);
     }
@@ -113,9 +120,7 @@ pub(super) fn judge(
         }
         Some(_) if proves_absence => ended(State::Failed, Reason::TurnTimedOut, how),
         None if proves_absence && ending.is_adopted => Verdict::NotTaken,
-        None if proves_absence || ended_early => {
-            ended(State::Failed, Reason::HarnessExited, how)
-        }
+        None if proves_absence || ended_early => ended(State::Failed, Reason::HarnessExited, how),
         _ => ended(State::Unproven, Reason::NoSignal, how),
     }
 }

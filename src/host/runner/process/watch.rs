@@ -89,7 +89,7 @@ pub(super) async fn adopted(
 }
 
 /// Ends a turn's agent: asked first, then killed.
-pub(super) async fn end(mark: &Mark) {
+pub async fn end(mark: &Mark) {
     signal(Some(mark.pid), Signal::TERM);
     let begin = Instant::now();
     while mark.is_alive() && begin.elapsed() < GRACE {
