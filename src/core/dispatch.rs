@@ -652,10 +652,10 @@ mod tests {
                 Some(Input::Started(slug.clone(), Ok(Hosting::Held(Reason::SessionPaused))))
             }
             Command::Start(slug) => {
-                let hosting = if roll % 2 == 0 { Hosting::Live } else { Hosting::Headless };
+                let hosting =
+                    if roll.is_multiple_of(2) { Hosting::Live } else { Hosting::Headless };
                 Some(Input::Started(slug.clone(), Ok(hosting)))
             }
-            Command::AwaitRelease(slug) => Some(Input::Woke(slug.clone())),
             Command::Deliver(slug, _) => {
                 let ended = match roll {
                     0..20 => Delivered::Ended(Outcome::Gone),
@@ -666,7 +666,9 @@ mod tests {
                 Some(Input::Delivered(slug.clone(), ended))
             }
             Command::Close(slug) => Some(Input::Closed(slug.clone(), Ok(()))),
-            Command::Pause(slug, _) => Some(Input::Woke(slug.clone())),
+            Command::AwaitRelease(slug) | Command::Pause(slug, _) => {
+                Some(Input::Woke(slug.clone()))
+            }
             Command::CallOff(_) | Command::Record { .. } => None,
         }
     }

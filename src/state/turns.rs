@@ -110,7 +110,7 @@ impl Turns {
                 fs::remove_dir_all(&old.dir)?;
             }
         }
-        let last = turns.last().and_then(|turn| turn.number()).unwrap_or(0);
+        let last = turns.last().and_then(Turn::number).unwrap_or(0);
         let turn = Turn { dir: self.dir.join(format!("{:010}", last + 1)) };
         // Whole or not there: a turn without its prompt was never begun.
         let new = tempfile::Builder::new().prefix(".new-").tempdir_in(&self.dir)?;

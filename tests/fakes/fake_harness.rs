@@ -188,7 +188,8 @@ fn main() {
     let transcript = config.join("projects").join(project).join(format!("{}.jsonl", args.session));
     if args.resume && (!transcript.exists() || script.mode == Mode::RefusesResume) {
         if args.print {
-            eprintln!("No conversation found with session ID: {}", args.session);
+            let said = format!("No conversation found with session ID: {}\n", args.session);
+            io::stderr().write_all(said.as_bytes()).unwrap();
             std::process::exit(1);
         }
         println!("No conversation found with session ID: {}", args.session);

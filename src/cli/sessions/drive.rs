@@ -9,10 +9,11 @@ use super::{Context, Failure, Loaded, Slug};
 use crate::base::files::atomic;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::core::config::HarnessName;
+use crate::core::harness::Harness;
 use crate::core::session::SessionRecord;
 use crate::doctor;
 use crate::doctor::tool::{Tool, ToolId};
-use crate::host::runner::resume_invocation;
+use crate::host::runner::{SignalLog, resume_invocation};
 use crate::state::drive::Drive;
 use crate::state::turns::Turns;
 
@@ -39,6 +40,7 @@ pub(super) fn run(
         // What the turns wrote meanwhile counts: a fresh conversation has another id.
         let record = super::resolve(loaded, record.work_item.reference.short().as_str())
             .map_or_else(|_| record.clone(), |(_, record)| record);
+        let record = with_what_was_taken(loaded, slug, record);
         let program = Tool::this_program(&context.env);
         let harnesses = harnesses(context, loaded, record.harness).await?;
         let routing = &loaded.config.routing;
@@ -73,6 +75,17 @@ pub(super) fn run(
             Err(Failure::failed(format!("the agent ended with {status}")))
         }
     })
+}
+
+/// The entry, with a conversation that was begun while no receiver noted it.
+fn with_what_was_taken(loaded: &Loaded, slug: &Slug, mut record: SessionRecord) -> SessionRecord {
+    let spool = loaded.paths.spool().join(slug.as_str());
+    let mut signals = SignalLog::new(Harness::named(record.harness), &spool);
+    // What cannot be read says nothing: the entry counts.
+    if signals.refresh().is_ok() && signals.has_begun(&record.harness_session_id) {
+        record.conversation_started = true;
+    }
+    record
 }
 
 async fn attach(drive: &Drive, slug: &Slug) -> Result<LockFile, Failure> {

@@ -177,18 +177,17 @@ impl ProcessRunner {
             let harness = Harness::named(record.harness);
             let mut signals =
                 SignalLog::new(harness, &self.parts.paths.spool().join(slug.as_str()));
-            let (turn, ending) = match left.take() {
-                Some(turn) => match self.take_up(&delivery, turn, call_off).await? {
+            let (turn, ending) = if let Some(turn) = left.take() {
+                match self.take_up(&delivery, turn, call_off).await? {
                     Some(ended) => ended,
                     // It never began, and nobody can begin it any more.
                     None => continue,
-                },
-                None => {
-                    if call_off.is_cancelled() {
-                        return Ok(Delivered::CalledOff);
-                    }
-                    self.run(&delivery, &turns, &record, &prompt, call_off).await?
                 }
+            } else {
+                if call_off.is_cancelled() {
+                    return Ok(Delivered::CalledOff);
+                }
+                self.run(&delivery, &turns, &record, &prompt, call_off).await?
             };
             if let Err(error) = signals.refresh() {
                 tracing::warn!(%slug, %error, "could not read the spool");
@@ -251,7 +250,7 @@ impl ProcessRunner {
         call_off: &CancellationToken,
     ) -> Result<(Turn, Ending), String> {
         let invocation = oneshot_invocation(&self.parts, record)?;
-        let step = self.step(delivery, State::Injecting, Reason::TurnRunning, None);
+        let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
         self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))?;
         let io = |error: std::io::Error| error.to_string();
         let about = About { delivery: delivery.id.clone(), began: self.parts.clock.now() };
@@ -286,18 +285,8 @@ impl ProcessRunner {
             })
             .map_err(|error| chain(&error))?;
         let detail = Some("the agent had no conversation of this id any more".to_owned());
-        let step = self.step(delivery, State::Queued, Reason::FreshConversation, detail);
+        let step = step(delivery, State::Queued, Reason::FreshConversation, detail);
         self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))
-    }
-
-    fn step(
-        &self,
-        delivery: &QueuedDelivery,
-        state: State,
-        reason: Reason,
-        detail: Option<String>,
-    ) -> Step {
-        Step { delivery: delivery.id.clone(), state, reason, detail, route: None }
     }
 
     fn note_end(
@@ -364,6 +353,10 @@ impl ProcessRunner {
             tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
         }
     }
+}
+
+fn step(delivery: &QueuedDelivery, state: State, reason: Reason, detail: Option<String>) -> Step {
+    Step { delivery: delivery.id.clone(), state, reason, detail, route: None }
 }
 
 /// The command line of a session's next headless turn.

@@ -100,6 +100,11 @@ impl SignalLog {
         self.conversation.as_ref()
     }
 
+    /// Whether the agent took anything in the conversation it named last.
+    pub fn has_begun(&self, conversation: &HarnessSessionId) -> bool {
+        self.conversation.as_ref() == Some(conversation) && !self.taken.is_empty()
+    }
+
     /// What the agent last said that it waits for.
     pub fn asks(&self) -> Option<&str> {
         self.asks.as_deref()

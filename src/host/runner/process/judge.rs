@@ -1,6 +1,7 @@
 //! What became of a delivery, from what its turn left: the harness's result, its
 //! signals and its transcript, its exit code, its last words.
 
+use std::fmt::Write as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -75,7 +76,7 @@ pub(super) fn judge(
         conversation: None,
     };
     if let OneShotResult::Ended(end) = &result
-        && !(ending.called_off && !is_taken)
+        && (!ending.called_off || is_taken)
     {
         if !end.is_error {
             return Verdict::Ended {
@@ -134,7 +135,7 @@ fn how(ending: &Ending, said: &str) -> String {
         (None, None) => "the agent ended while no receiver ran, with no result".to_owned(),
     };
     if ending.cut > 0 {
-        text.push_str(&format!("; {} MB of its output were cut", ending.cut >> 20));
+        let _ = write!(text, "; {} MB of its output were cut", ending.cut >> 20);
     }
     if !said.is_empty() && !ending.called_off {
         text.push_str(": ");
