@@ -22,10 +22,8 @@ pub fn world(routing: &str) -> World {
 
 /// Writes the configuration of such a world.
 pub fn configure(world: &World, runner: &str, routing: &str) {
-    world.configure_runner(runner, routing, "");
-    let text = std::fs::read_to_string(world.config()).unwrap();
-    let claude = format!("tools:\n  claude:\n    path: {FAKE}\n");
-    std::fs::write(world.config(), text.replacen("tools:\n", &claude, 1)).unwrap();
+    let claude = format!("  claude:\n    path: {FAKE}\n");
+    world.configure_runner(runner, routing, &claude);
 }
 
 /// Tells the fake what to do.
