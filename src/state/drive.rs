@@ -47,12 +47,14 @@ impl Drive {
     /// Whether a person is attached, or the agent of one still lives.
     pub fn is_attached(&self) -> bool {
         // Whoever can take the lock is the only one: nobody is attached.
-        matches!(self.try_attach(), Err(LockError::Held { .. })) || self.agent_lives()
+        let is_held =
+            self.attach.exists() && matches!(self.try_attach(), Err(LockError::Held { .. }));
+        is_held || self.agent_lives()
     }
 
     /// Whether a turn runs that holds its lock.
     pub fn is_in_turn(&self) -> bool {
-        matches!(self.try_turn(), Err(LockError::Held { .. }))
+        self.turn.exists() && matches!(self.try_turn(), Err(LockError::Held { .. }))
     }
 
     fn agent_lives(&self) -> bool {
