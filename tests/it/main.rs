@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod attach;
 mod cli;
 mod config;
 mod demo;
@@ -18,12 +19,14 @@ mod injection;
 mod install;
 mod main_job;
 mod mock_api;
+mod process;
 mod readme;
 mod real_claude;
 mod receiver;
 mod refusals;
 mod registry;
 mod routing;
+mod stream;
 mod support;
 mod tidy;
 mod tmux;
