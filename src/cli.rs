@@ -7,6 +7,7 @@ mod doctor;
 mod events;
 mod gh_webhook;
 mod hook;
+mod init;
 mod json;
 mod launch;
 mod sessions;
@@ -46,6 +47,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Args),
     Doctor(doctor::Args),
     #[command(name = "gh-webhook")]
     GhWebhook(gh_webhook::Args),
@@ -117,6 +119,7 @@ pub fn main(env: Env) -> ExitCode {
 
 fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Init(args) => init::run(context, &args),
         Command::Doctor(args) => doctor::run(context, &args),
         Command::GhWebhook(args) => gh_webhook::run(context, &args),
         Command::Sessions(args) => sessions::run(context, &args),

@@ -13,6 +13,7 @@ mod config_commands;
 mod doctor;
 mod events;
 mod inbox;
+mod init;
 mod install;
 mod main_job;
 mod receiver;

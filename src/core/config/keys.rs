@@ -30,7 +30,6 @@ pub const WITHOUT_EFFECT: &[&str] = &[
     "routing.tmux.waitNotice",
     "routing.tmux.typeMax",
     "routing.webTerminal",
-    "webhooks.ghWebhook.events",
     "harnesses",
     "github",
     "notify",

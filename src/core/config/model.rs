@@ -188,6 +188,17 @@ pub enum SpawnPolicy {
     Always,
 }
 
+impl SpawnPolicy {
+    /// The name as it is written in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Labeled => "labeled",
+            Self::Always => "always",
+        }
+    }
+}
+
 /// `webhooks`: where events come in.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
