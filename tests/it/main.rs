@@ -2,6 +2,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    clippy::panic,
     unreachable_pub,
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
@@ -10,13 +11,16 @@ mod agents;
 mod cli;
 mod config;
 mod config_commands;
+mod demo;
 mod doctor;
 mod events;
 mod inbox;
 mod init;
 mod install;
 mod main_job;
+mod readme;
 mod receiver;
+mod refusals;
 mod registry;
 mod reload;
 mod routing;
