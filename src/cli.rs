@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and which file answers it.
 
 mod background;
+mod completions;
 mod config;
 mod demo;
 mod demo_agent;
@@ -56,6 +57,8 @@ enum Command {
     Events(events::Args),
     Config(config::Args),
     Demo(demo::Args),
+    Completions(completions::Args),
+    Man(completions::ManArgs),
     #[command(hide = true)]
     Hook(hook::Args),
     #[command(hide = true)]
@@ -127,6 +130,8 @@ fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Events(args) => events::run(context, &args),
         Command::Config(args) => config::run(context, &args),
         Command::Demo(args) => demo::run(context, &args),
+        Command::Completions(args) => completions::run(context, &args),
+        Command::Man(args) => completions::man(context, &args),
         Command::Hook(args) => hook::run(context, &args),
         Command::Launch(args) => launch::run(context, &args),
         Command::DemoAgent(args) => demo_agent::run(context, &args),

@@ -72,7 +72,10 @@ impl Live {
         let hosted: Vec<_> = sessions
             .records
             .iter()
-            .filter(|(_, record)| record.runner == RunnerKind::Tmux)
+            // One that is closed has no agent to look at.
+            .filter(|(_, record)| {
+                record.runner == RunnerKind::Tmux && record.status != SessionStatus::Closed
+            })
             .collect();
         if hosted.is_empty() {
             return Self::default();
