@@ -15,6 +15,7 @@ mod launch;
 mod sessions;
 mod setup;
 mod tools;
+mod view;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -63,6 +64,8 @@ enum Command {
     Hook(hook::Args),
     #[command(hide = true)]
     Launch(launch::Args),
+    #[command(hide = true)]
+    View(view::Args),
     #[command(hide = true)]
     DemoAgent(demo_agent::Args),
 }
@@ -134,6 +137,7 @@ fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Man(args) => completions::man(context, &args),
         Command::Hook(args) => hook::run(context, &args),
         Command::Launch(args) => launch::run(context, &args),
+        Command::View(args) => view::run(context, &args),
         Command::DemoAgent(args) => demo_agent::run(context, &args),
     }
 }

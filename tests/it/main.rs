@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod attach;
 mod cli;
 mod config;
 mod config_commands;
@@ -18,12 +19,14 @@ mod inbox;
 mod init;
 mod install;
 mod main_job;
+mod process;
 mod readme;
 mod receiver;
 mod refusals;
 mod registry;
 mod reload;
 mod routing;
+mod stream;
 mod support;
 mod tidy;
 mod tmux;
