@@ -19,7 +19,7 @@ use crate::base::files::{self, atomic};
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
 use crate::base::process::{Invocation, shell_word};
 use crate::base::random;
-use crate::core::config::{HarnessName, Routing, RunnerKind};
+use crate::core::config::{HarnessName, LiveConfig, Routing, RunnerKind};
 use crate::core::dispatch::{Delivered, Hosting, StartFailure};
 use crate::core::harness::{Harness, OneShotSpec, StartSpec};
 use crate::core::outcome::{Reason, State};
@@ -50,8 +50,8 @@ pub struct ProcessRunnerParts {
     pub harnesses: BTreeMap<HarnessName, Tool>,
     /// The tmux server, for windows that show turns.
     pub tmux: Option<Tmux>,
-    /// `routing` of the configuration.
-    pub routing: Routing,
+    /// The configuration.
+    pub config: LiveConfig,
     /// Where state is kept.
     pub paths: StatePaths,
     /// The sessions.
@@ -122,7 +122,7 @@ impl ProcessRunner {
         let turns = Turns::of(&self.parts.paths, slug);
         files::private_dir(turns.dir())
             .map_err(|error| failure(Reason::StartFailed, error.to_string(), true))?;
-        let size = self.parts.routing.tmux.size;
+        let size = self.parts.config.get().routing.tmux.size;
         tmux.new_session(&NewSession {
             name: &name,
             item: &record.work_item.reference,
@@ -237,7 +237,8 @@ impl ProcessRunner {
     }
 
     fn limit(&self) -> std::time::Duration {
-        std::time::Duration::from_secs(self.parts.routing.dispatch_timeout_seconds.into())
+        let seconds = self.parts.config.get().routing.dispatch_timeout_seconds;
+        std::time::Duration::from_secs(seconds.into())
     }
 
     /// Runs a new turn to its end.
@@ -365,7 +366,8 @@ fn oneshot_invocation(
     record: &SessionRecord,
 ) -> Result<Invocation, String> {
     let is_shown = record.runner == RunnerKind::Tmux;
-    planned(&parts.program, &parts.harnesses, &parts.routing, &parts.paths, record, |start| {
+    let config = parts.config.get();
+    planned(&parts.program, &parts.harnesses, &config.routing, &parts.paths, record, |start| {
         Harness::named(record.harness).oneshot(&OneShotSpec { start: *start, stream: is_shown })
     })
 }
