@@ -249,6 +249,12 @@ impl ProcessRunner {
         prompt: &str,
         call_off: &CancellationToken,
     ) -> Result<(Turn, Ending), String> {
+        // Nobody drives beside a turn that goes on, whosever it is.
+        if let Ok(Some(other)) = turns.live()
+            && let Some(mark) = other.mark()
+        {
+            watch::adopted(&other, &mark, self.limit(), self.parts.clock.now(), call_off).await;
+        }
         let invocation = oneshot_invocation(&self.parts, record)?;
         let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
         self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))?;
