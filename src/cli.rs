@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and which file answers it.
 
 mod background;
+mod completions;
 mod config;
 mod demo;
 mod demo_agent;
@@ -8,11 +9,13 @@ mod doctor;
 mod events;
 mod gh_webhook;
 mod hook;
+mod init;
 mod json;
 mod launch;
 mod sessions;
 mod setup;
 mod tools;
+mod view;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -47,6 +50,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Args),
     Doctor(doctor::Args),
     #[command(name = "gh-webhook")]
     GhWebhook(gh_webhook::Args),
@@ -54,10 +58,14 @@ enum Command {
     Events(events::Args),
     Config(config::Args),
     Demo(demo::Args),
+    Completions(completions::Args),
+    Man(completions::ManArgs),
     #[command(hide = true)]
     Hook(hook::Args),
     #[command(hide = true)]
     Launch(launch::Args),
+    #[command(hide = true)]
+    View(view::Args),
     #[command(hide = true)]
     DemoAgent(demo_agent::Args),
 }
@@ -118,14 +126,18 @@ pub fn main(env: Env) -> ExitCode {
 
 fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Init(args) => init::run(context, &args),
         Command::Doctor(args) => doctor::run(context, &args),
         Command::GhWebhook(args) => gh_webhook::run(context, &args),
         Command::Sessions(args) => sessions::run(context, &args),
         Command::Events(args) => events::run(context, &args),
         Command::Config(args) => config::run(context, &args),
         Command::Demo(args) => demo::run(context, &args),
+        Command::Completions(args) => completions::run(context, &args),
+        Command::Man(args) => completions::man(context, &args),
         Command::Hook(args) => hook::run(context, &args),
         Command::Launch(args) => launch::run(context, &args),
+        Command::View(args) => view::run(context, &args),
         Command::DemoAgent(args) => demo_agent::run(context, &args),
     }
 }

@@ -87,7 +87,7 @@ impl Context {
         let dirs = self.dirs()?;
         let (path, origin) = self.find(&dirs)?;
         let config_file::Read { config, file, project, text } =
-            config_file::read(&path, &self.env).map_err(|error| failure(error, origin))?;
+            config_file::read(&path, &self.env).map_err(|error| failure(error, origin.why()))?;
         let paths = StatePaths::new(&file, &config, &dirs);
         Ok(Loaded { config, file, project, text, origin, paths })
     }
@@ -105,11 +105,11 @@ impl Context {
             }
             Err(ReadError::Fault(fault)) => {
                 let file = fs_err::canonicalize(&path)
-                    .map_err(|_| failure(ReadError::Fault(fault), origin))?;
+                    .map_err(|_| failure(ReadError::Fault(fault), origin.why()))?;
                 let paths = StatePaths::new(&file, &Config::default(), &dirs);
                 Ok((file, paths))
             }
-            Err(error) => Err(failure(error, origin)),
+            Err(error) => Err(failure(error, origin.why())),
         }
     }
 
@@ -149,15 +149,17 @@ fn none(cwd: &Path, own: &Path) -> Failure {
         own.display()
     ))
     .hint(format!(
-        "write one into `.the-loop/config.yaml` of your project, as in:\n\n{}\n",
+        "`the-loop init` writes one into `.the-loop/config.yaml`; the least is:\n\n{}\n",
         MINIMAL.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
     ))
 }
 
-fn failure(error: ReadError, origin: FileOrigin) -> Failure {
+/// What to say about a configuration that cannot be read. `why` says why it was
+/// this file.
+pub(super) fn failure(error: ReadError, why: &str) -> Failure {
     match error {
         ReadError::Missing { .. } | ReadError::NotAFile { .. } => {
-            Failure::refused(format!("{error} ({})", origin.why()))
+            Failure::refused(format!("{error} ({why})"))
         }
         ReadError::Foreign(foreign) => Failure::refused(foreign.to_string())
             .hint("it says whose words reach an agent, so only you may write to it")

@@ -21,6 +21,11 @@ use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::DeliveryId;
 use crate::base::random;
 use crate::state::inbox::{Inbox, InboxError, LocalMessage, Replayed};
+use crate::state::registry::Registry;
+
+mod verbs;
+
+pub use verbs::{SessionVerb, VerbError, apply};
 
 /// What the receiver says about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -56,6 +61,8 @@ pub struct Status {
 pub struct Control {
     /// The deliveries.
     pub inbox: Inbox,
+    /// The sessions.
+    pub registry: Registry,
     /// Told when a local message was put in.
     pub arrived: Arc<Notify>,
     /// Reads the configuration again.
@@ -78,6 +85,7 @@ pub fn router(control: Control) -> Router {
         .route("/local", post(local))
         .route("/replay", post(replay))
         .route("/reload", post(reload))
+        .route("/session", post(session))
         .route("/stop", post(stop))
         .with_state(control)
 }
@@ -141,6 +149,16 @@ async fn reload(AxumState(control): AxumState<Control>) -> Json<Reloaded> {
     Json(control.reloader.reload())
 }
 
+async fn session(
+    AxumState(control): AxumState<Control>,
+    Json(verb): Json<SessionVerb>,
+) -> Result<StatusCode, (StatusCode, String)> {
+    // A short change of a file under its lock.
+    apply(&control.registry, &verb)
+        .map(|()| StatusCode::NO_CONTENT)
+        .map_err(|error| (StatusCode::CONFLICT, chain(&error)))
+}
+
 async fn stop(AxumState(control): AxumState<Control>) -> StatusCode {
     control.stop.cancel();
     StatusCode::ACCEPTED
@@ -200,6 +218,13 @@ pub async fn ask_to_reload(socket: &Path) -> Result<Option<Reloaded>, Failure> {
     Ok(Some(reloaded))
 }
 
+/// Asks the receiver for a change of a session; `false` when none runs.
+pub async fn ask_verb(socket: &Path, verb: &SessionVerb) -> Result<bool, Failure> {
+    let body = serde_json::to_vec(verb)
+        .map_err(|error| Failure::failed("cannot put the change into words").because(error))?;
+    Ok(ask(socket, "POST", "/session", body).await?.is_some())
+}
+
 /// Asks the receiver to end; `false` when none runs.
 pub async fn ask_to_stop(socket: &Path) -> Result<bool, Failure> {
     Ok(ask(socket, "POST", "/stop", Vec::new()).await?.is_some())
@@ -213,6 +238,9 @@ async fn ask(
 ) -> Result<Option<Vec<u8>>, Failure> {
     match request_unix(socket, method, path, body).await {
         Ok((200..=299, body)) => Ok(Some(body)),
+        Ok((409, body)) => {
+            Err(Failure::refused(crate::base::text::visible(String::from_utf8_lossy(&body).trim())))
+        }
         Ok((status, body)) => Err(Failure::failed(format!(
             "the receiver answered {status}: {}",
             crate::base::text::visible(String::from_utf8_lossy(&body).trim())

@@ -23,7 +23,9 @@ use crate::core::routing::OwnVoice;
 use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
-use crate::host::runner::{SessionRunner, TmuxRunner, TmuxRunnerParts};
+use crate::host::runner::{
+    ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
+};
 use crate::host::tmux::Tmux;
 use crate::state::config_file;
 use crate::state::inbox::{Inbox, Keep};
@@ -58,8 +60,8 @@ pub struct Setup {
     pub paths: StatePaths,
     /// The secret of the webhook; `None` only where that was asked for.
     pub secret: Option<Secret>,
-    /// The tmux server.
-    pub tmux: Tmux,
+    /// The tmux server; nothing where no usable tmux was found.
+    pub tmux: Option<Tmux>,
     /// This program.
     pub program: Tool,
     /// The binary of each harness that has one of its own.
@@ -189,7 +191,10 @@ impl Daemon {
         let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
         if registry.is_swept() {
-            let panes = tmux.panes().await.unwrap_or_default();
+            let panes = match &tmux {
+                Some(tmux) => tmux.panes().await.unwrap_or_default(),
+                None => Vec::new(),
+            };
             let now = clock.now();
             let made = rebuild(&registry, &inbox, &paths, &panes, &config.routing, &workdir, now);
             if made > 0 {
@@ -202,17 +207,30 @@ impl Daemon {
         if let Some(problem) = watcher.problem() {
             tracing::warn!(problem, "signals are looked for, not awaited");
         }
-        let runner = SessionRunner::Tmux(Arc::new(TmuxRunner::new(TmuxRunnerParts {
-            tmux,
-            program,
-            harnesses,
+        let process = Arc::new(ProcessRunner::new(ProcessRunnerParts {
+            program: program.clone(),
+            harnesses: harnesses.clone(),
+            tmux: tmux.clone(),
             config: live.clone(),
             paths: paths.clone(),
             registry: registry.clone(),
             inbox: inbox.clone(),
-            watcher,
             clock: clock.clone(),
-        })));
+        }));
+        let tmux = tmux.map(|tmux| {
+            Arc::new(TmuxRunner::new(TmuxRunnerParts {
+                tmux,
+                program,
+                harnesses,
+                config: live.clone(),
+                paths: paths.clone(),
+                registry: registry.clone(),
+                inbox: inbox.clone(),
+                watcher,
+                clock: clock.clone(),
+            }))
+        });
+        let runner = Runners { registry: registry.clone(), paths: paths.clone(), process, tmux };
         let dispatcher = dispatch::start(
             runner,
             inbox.clone(),
@@ -223,7 +241,7 @@ impl Daemon {
         let sight = Sight::new(registry.clone(), &paths);
         let intake = Intake {
             inbox: inbox.clone(),
-            registry,
+            registry: registry.clone(),
             project,
             config: live,
             own_voice,
@@ -247,7 +265,7 @@ impl Daemon {
             url,
             config: file.display().to_string(),
             changed_on_disk: false,
-            runner: "tmux".to_owned(),
+            runner: config.routing.runner.as_str().to_owned(),
             started_at: clock.now(),
             last_ping: None,
             last_delivery: None,
@@ -255,6 +273,7 @@ impl Daemon {
         });
         let control_app = control::router(Control {
             inbox: inbox.clone(),
+            registry: registry.clone(),
             arrived: Arc::clone(&arrived),
             reloader,
             stop: stop.clone(),

@@ -14,7 +14,7 @@ use crate::base::failure::chain;
 use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
 use crate::base::random;
 use crate::base::text::{cap, visible};
-use crate::core::config::{LiveConfig, Routing};
+use crate::core::config::{LiveConfig, Routing, RunnerKind};
 use crate::core::dispatch::{Job, Task};
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
@@ -292,7 +292,10 @@ impl Intake {
             routing.runner,
             self.clock.now(),
         );
-        record.tmux_socket.clone_from(&routing.tmux.socket);
+        if routing.runner == RunnerKind::Tmux {
+            record.view = routing.tmux.view;
+            record.tmux_socket.clone_from(&routing.tmux.socket);
+        }
         self.registry.save(&record).map_err(|error| chain(&error))
     }
 

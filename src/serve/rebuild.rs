@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::base::failure::chain;
 use crate::base::ids::{HarnessSessionId, Slug};
 use crate::base::random;
-use crate::core::config::Routing;
+use crate::core::config::{Routing, RunnerKind};
 use crate::core::harness::Harness;
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 use crate::host::runner::SignalLog;
@@ -49,11 +49,15 @@ pub(super) fn rebuild(
             routing.default_harness,
             conversation.unwrap_or_else(|| HarnessSessionId::uuid(random::bytes())),
             workdir.to_path_buf(),
-            routing.runner,
+            // A session that stands in tmux was hosted there, whatever is set now.
+            if pane.is_some() { RunnerKind::Tmux } else { routing.runner },
             now,
         );
         record.conversation_started = has_begun;
-        record.tmux_socket.clone_from(&routing.tmux.socket);
+        if record.runner == RunnerKind::Tmux {
+            record.view = routing.tmux.view;
+            record.tmux_socket.clone_from(&routing.tmux.socket);
+        }
         record.status = match (is_closed, pane) {
             (true, None) => SessionStatus::Closed,
             _ => SessionStatus::Active,

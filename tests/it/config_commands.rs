@@ -102,6 +102,49 @@ fn the_schema_knows_every_key_and_no_other() {
     assert_eq!(schema["additionalProperties"], false);
 }
 
+#[test]
+fn the_nearest_file_is_taken_and_what_is_in_its_place_is_not_passed_over() {
+    let world = World::new("rateLimit: 1");
+    let below = world.project.join("a/b");
+    std::fs::create_dir_all(below.join(".the-loop")).unwrap();
+    let shown = |args: &[&str], variable: Option<&Path>| {
+        let mut command = world.command(args);
+        command.current_dir(&below);
+        if let Some(path) = variable {
+            command.env("THE_LOOP_CONFIG", path);
+        }
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let first = text(output.stdout).lines().next().unwrap_or_default().to_owned();
+        (first, text(output.stderr))
+    };
+    let show = ["config", "show"];
+    let project = std::fs::canonicalize(&world.project).unwrap();
+    let at = |path: &str| project.join(path).display().to_string();
+    // A `.the-loop` without a configuration is a directory like any other.
+    assert_eq!(shown(&show, None).0, at(".the-loop/config.yaml"));
+    // The file itself counts, not the link to it.
+    std::fs::write(world.project.join("own.yaml"), "").unwrap();
+    let near = below.join(".the-loop/config.yaml");
+    std::os::unix::fs::symlink(world.project.join("own.yaml"), &near).unwrap();
+    assert_eq!(shown(&show, None).0, at("own.yaml"));
+    // The command line comes before the variable, and that before the search.
+    let named = world.project.join(".the-loop/config.yaml");
+    assert_eq!(shown(&show, Some(&named)).0, at(".the-loop/config.yaml"));
+    let first = shown(&["--config", "../../own.yaml", "config", "show"], Some(&named)).0;
+    assert_eq!(first, at("own.yaml"));
+    // What is there and is no file is an error, not a reason to look further.
+    std::fs::remove_file(&near).unwrap();
+    std::fs::create_dir(&near).unwrap();
+    assert!(shown(&show, None).1.contains("is not a file"), "{}", shown(&show, None).1);
+    std::fs::remove_dir(&near).unwrap();
+    std::os::unix::fs::symlink("/nowhere", &near).unwrap();
+    assert_eq!(shown(&show, None).0, at(".the-loop/config.yaml"));
+    let missing = world.project.join("missing.yaml");
+    let said = shown(&show, Some(&missing)).1;
+    assert!(said.contains("(the variable `THE_LOOP_CONFIG` names it)"), "{said}");
+}
+
 /// The sources outside the room of the configuration, without their tests.
 fn sources(dir: &Path, out: &mut Vec<String>) {
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -110,7 +153,8 @@ fn sources(dir: &Path, out: &mut Vec<String>) {
             if !path.ends_with("core/config") {
                 sources(&path, out);
             }
-        } else {
+        } else if !path.ends_with("cli/init.rs") {
+            // `init` writes keys and has the doctor look at what they will need.
             let text = std::fs::read_to_string(&path).unwrap();
             out.push(text.split("\n#[cfg(test)]").next().unwrap().to_owned());
         }

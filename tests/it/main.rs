@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod attach;
 mod cli;
 mod config;
 mod config_commands;
@@ -16,16 +17,22 @@ mod demo;
 mod doctor;
 mod events;
 mod inbox;
+mod init;
+mod injection;
 mod install;
 mod loops;
 mod main_job;
+mod mock_api;
 mod payloads;
+mod process;
 mod readme;
+mod real_claude;
 mod receiver;
 mod refusals;
 mod registry;
 mod reload;
 mod routing;
+mod stream;
 mod support;
 mod tidy;
 mod tmux;

@@ -65,7 +65,7 @@ pub struct Routing {
     pub spawn_workdir: PathBuf,
     /// Whether each item has a git work tree of its own.
     pub workspace: Workspace,
-    /// How many starts may be under way at once.
+    /// How many starts and headless turns may be under way at once.
     #[serde(deserialize_with = "values::dispatches")]
     #[schemars(range(min = 1, max = 64))]
     pub max_concurrent_dispatches: u16,
@@ -186,6 +186,17 @@ pub enum SpawnPolicy {
     Labeled,
     /// At any authorised event.
     Always,
+}
+
+impl SpawnPolicy {
+    /// The name as it is written in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Labeled => "labeled",
+            Self::Always => "always",
+        }
+    }
 }
 
 /// `webhooks`: where events come in.

@@ -9,6 +9,9 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::base::text::{cap, visible};
 
+/// What is said about an address with a password in it, which is not repeated.
+pub(super) const NO_PASSWORD: &str = "an address here holds no user name or password";
+
 fn shown(text: &str) -> String {
     visible(&cap(text, 60))
 }
@@ -85,7 +88,7 @@ pub(super) fn web_url<'de, D: Deserializer<'de>>(
 ) -> Result<Option<String>, D::Error> {
     let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
     if text.contains('@') {
-        return Err(D::Error::custom("an address here holds no user name or password"));
+        return Err(D::Error::custom(NO_PASSWORD));
     }
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let fits = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))

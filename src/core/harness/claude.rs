@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{DeliverProfile, HarnessAdapter, Signal, StartPlan, StartSpec, hooks};
+use super::{DeliverProfile, HarnessAdapter, OneShotSpec, Signal, StartPlan, StartSpec, hooks};
 use crate::base::ids::Marker;
 use crate::core::config::HarnessName;
 use crate::core::inject::screen::{Reading, Screen};
@@ -16,11 +16,14 @@ use crate::core::inject::screen::{Reading, Screen};
 pub(super) mod screen;
 
 /// The hooks that we listen to. The user's own run beside them.
-const HOOKS: [&str; 7] = [
+const HOOKS: [&str; 8] = [
     "SessionStart",
     "UserPromptSubmit",
     "Stop",
     "StopFailure",
+    // Says nothing: a tool waits here while a submit key is under way, so that its
+    // dialog does not open between our last look and the key.
+    "PreToolUse",
     "PermissionRequest",
     "Notification",
     "SessionEnd",
@@ -56,6 +59,24 @@ impl HarnessAdapter for Claude {
         }
     }
 
+    fn oneshot(&self, spec: &OneShotSpec<'_>) -> StartPlan {
+        let form = if spec.stream {
+            ["-p", "--output-format", "stream-json", "--verbose"].as_slice()
+        } else {
+            ["-p", "--output-format", "json"].as_slice()
+        };
+        let StartPlan { args, env } = self.start(&spec.start);
+        StartPlan { args: form.iter().map(|arg| (*arg).to_owned()).chain(args).collect(), env }
+    }
+
+    fn refuses_resume(&self, said: &str) -> bool {
+        said.contains("No conversation found")
+    }
+
+    fn refuses_start(&self, said: &str) -> bool {
+        said.contains("is already in use")
+    }
+
     fn read_screen(&self, screen: &Screen<'_>) -> Reading {
         screen::read(screen)
     }
@@ -69,6 +90,7 @@ impl HarnessAdapter for Claude {
             retry_gap: Duration::from_millis(800),
             ack_timeout: Duration::from_secs(5),
             gives_proof: true,
+            stashes: true,
         }
     }
 

@@ -24,6 +24,7 @@ use crate::core::inject::{Outcome, Progress};
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
+use crate::host::pane_log;
 use crate::host::tmux::{NewSession, Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::paths::StatePaths;
@@ -116,7 +117,13 @@ impl TmuxRunner {
                 self.adopt(slug, &record, pane);
                 Ok(())
             }
-            _ => Box::pin(self.spawn(slug, &record)).await,
+            dead => {
+                // Its last words go with the pane that is replaced.
+                if let Some(pane) = dead {
+                    pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;
+                }
+                Box::pin(self.spawn(slug, &record)).await
+            }
         }
     }
 
@@ -242,7 +249,7 @@ impl TmuxRunner {
                 tracing::warn!(%slug, %error, "could not read the spool");
             }
             if signals.is_ready_since(began) {
-                self.note(slug, |record| record.status = SessionStatus::Active);
+                self.note(slug, be_active);
                 return Ok(());
             }
             let state = match self.parts.tmux.look(&live.pane).await {
@@ -310,6 +317,8 @@ impl TmuxRunner {
             news: self.news(slug),
             signals: &mut signals,
             delivery: &delivery,
+            clock: &self.parts.clock,
+            spool: self.spool_dir(slug),
         }
         .run(progress, call_off)
         .await;
@@ -330,7 +339,7 @@ impl TmuxRunner {
     fn note_accepted(&self, slug: &Slug, id: &DeliveryId, signals: &SignalLog) {
         let now = self.parts.clock.now();
         self.note(slug, |record| {
-            record.status = SessionStatus::Active;
+            be_active(record);
             record.failure = None;
             record.conversation_started = true;
             record.note_delivery(id, now);
@@ -347,6 +356,7 @@ impl TmuxRunner {
             self.parts.tmux.find(&slug.tmux_name()).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
+            pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;
             self.parts.tmux.kill(&pane).await.map_err(|error| chain(&error))?;
         }
         self.parts
@@ -374,6 +384,13 @@ impl TmuxRunner {
         if let Err(error) = self.parts.registry.update(slug, change) {
             tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
         }
+    }
+}
+
+/// The agent works; a pause that came meanwhile stays.
+fn be_active(record: &mut SessionRecord) {
+    if record.status != SessionStatus::Paused {
+        record.status = SessionStatus::Active;
     }
 }
 

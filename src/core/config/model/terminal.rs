@@ -32,7 +32,7 @@ pub enum Forks {
 /// `routing.tmux.view`: what the terminal of a session shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum View {
+pub enum TmuxView {
     /// The agent's own interface.
     #[default]
     Tui,
@@ -58,7 +58,7 @@ pub struct TmuxConfig {
     /// The tmux socket: absent for the user's own server, else a path.
     pub socket: Option<PathBuf>,
     /// What the terminal of a session shows.
-    pub view: View,
+    pub view: TmuxView,
     /// When an event is typed.
     pub deliver_when: DeliverWhen,
     /// Columns and lines of a session's window, `COLUMNSxLINES`.
@@ -77,7 +77,7 @@ impl Default for TmuxConfig {
     fn default() -> Self {
         Self {
             socket: None,
-            view: View::default(),
+            view: TmuxView::default(),
             deliver_when: DeliverWhen::default(),
             size: WindowSize::default(),
             wait_notice: Span::minutes(30),
