@@ -51,6 +51,11 @@ impl Context {
         Ok(Loaded { config, file, project, paths })
     }
 
+    /// Whether there is a configuration, be it a broken one.
+    pub(crate) fn has_config(&self) -> bool {
+        self.dirs().is_ok_and(|dirs| self.find(&dirs).is_ok())
+    }
+
     fn find(&self, dirs: &Dirs) -> Result<(PathBuf, &'static str), Failure> {
         if let Some(path) = &self.config {
             return Ok((self.absolute(path), "`--config` names it"));

@@ -5,10 +5,13 @@
 //! Called by `the-loop doctor --install`. It knows nothing of package managers
 //! and never needs root: everything happens below the user's data directory.
 
+mod checkpoint;
+mod download;
 mod fetch;
 pub mod source;
 pub mod store;
 mod unpack;
+pub mod versions;
 
 use std::io;
 use std::path::PathBuf;
@@ -32,6 +35,12 @@ const SIZE_LIMIT: u64 = 64 * 1024 * 1024;
 pub trait Progress: Sync {
     /// A step begins, or is waited for.
     fn say(&self, text: &str);
+
+    /// So many bytes of a download are here, out of how many where that is known.
+    fn bytes(&self, _here: u64, _of: Option<u64>) {}
+
+    /// The download is over, or is tried again.
+    fn done(&self) {}
 }
 
 /// What an install came to.
@@ -88,6 +97,30 @@ pub enum InstallError {
         url: String,
         /// Why.
         source: reqwest::Error,
+    },
+    /// The server gave a little at each try, and never all.
+    #[error("`{url}` was cut off too often")]
+    TooManyTries {
+        /// The URL.
+        url: String,
+    },
+    /// What is to be replaced or taken away is being used.
+    #[error("{tool} {version} is in use by {holder}")]
+    InUse {
+        /// The tool.
+        tool: &'static str,
+        /// The version.
+        version: String,
+        /// Who uses it.
+        holder: String,
+    },
+    /// There is no such managed version.
+    #[error("{tool} {version} is not installed by the-loop")]
+    NotInstalled {
+        /// The tool.
+        tool: &'static str,
+        /// The version, or nothing.
+        version: String,
     },
     /// The server answered with something else than the file.
     #[error("`{url}` was answered with status {status}")]
@@ -154,19 +187,49 @@ pub async fn install(
     source: &Source,
     progress: &dyn Progress,
 ) -> Result<Done, InstallError> {
-    if let Some(installed) = store.intact(id, pin) {
+    if let Some(installed) = store.intact(id, pin)
+        && store.current(id).as_ref() == Some(&pin.version)
+        && store.litter(id).is_empty()
+    {
         return Ok(Done { installed, was_there: true });
     }
     let lock = store.lock(id, progress).await?;
+    checkpoint::reach(env, "locked").await;
+    let work = store.work_dir(id, pin, lock)?;
     // Another process may have done it while this one waited.
     if let Some(installed) = store.intact(id, pin) {
+        store.switch(id, &pin.version, &work)?;
+        let _ = fs::remove_file(store.partial(id, pin));
         return Ok(Done { installed, was_there: true });
     }
-    let work = store.work_dir(id, lock)?;
+    let before = store.current(id);
     let job = Job { env, id, pin, store, source, work };
-    let fetched = fetch::fetch(&job, progress).await?;
-    let installed = fetched.verify(pin)?.unpack(&job)?.probe(&job).await?.activate(&job)?;
+    checkpoint::reach(env, "prepared").await;
+    let result = steps(&job, progress).await;
+    // What was cut off is kept, for the next try goes on there; nothing else is.
+    let was_cut = matches!(
+        result,
+        Err(InstallError::Download { .. }
+            | InstallError::Status { .. }
+            | InstallError::TooManyTries { .. })
+    );
+    let partial = store.partial(id, pin);
+    if !was_cut || fs::metadata(&partial).is_ok_and(|partial| partial.len() == 0) {
+        let _ = fs::remove_file(partial);
+    }
+    let installed = result?;
+    store.prune(id, &[Some(pin.version.clone()), before], &job.work);
     Ok(Done { installed, was_there: false })
+}
+
+async fn steps(job: &Job<'_>, progress: &dyn Progress) -> Result<Installed, InstallError> {
+    let fetched = fetch::fetch(job, progress).await?;
+    checkpoint::reach(job.env, "fetched").await;
+    let unpacked = fetched.verify(job.pin)?.unpack(job)?;
+    checkpoint::reach(job.env, "unpacked").await;
+    let probed = unpacked.probe(job).await?;
+    checkpoint::reach(job.env, "probed").await;
+    probed.activate(job).await
 }
 
 /// A file whose digest is a pinned one.
@@ -238,7 +301,7 @@ impl Unpacked {
 }
 
 impl Probed {
-    fn activate(self, job: &Job<'_>) -> Result<Installed, InstallError> {
+    async fn activate(self, job: &Job<'_>) -> Result<Installed, InstallError> {
         let receipt = Receipt {
             tool: job.id.as_str().to_owned(),
             version: job.pin.version.clone(),
@@ -246,7 +309,7 @@ impl Probed {
             sha256: job.pin.sha256.clone(),
             binary_sha256: self.binary_sha256,
         };
-        job.store.activate(job.id, &receipt, &job.work)
+        job.store.activate(job.env, job.id, &receipt, &job.work).await
     }
 }
 
