@@ -1,5 +1,6 @@
 //! The command line: what can be typed, and which file answers it.
 
+mod background;
 mod demo;
 mod demo_agent;
 mod doctor;

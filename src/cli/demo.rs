@@ -14,6 +14,10 @@ use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::doctor::{self, Needs};
 use stage::Stage;
 
+/// The exit code of a program that was interrupted.
+const INTERRUPTED: u8 = 130;
+/// The exit code of a program that was asked to end.
+const TERMINATED: u8 = 143;
 /// How long each step of the demo may take.
 const STEP_WITHIN: Duration = Duration::from_secs(30);
 
@@ -39,23 +43,35 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut stage = None;
+        // The signals first: one that comes early must find its branch.
         let result = tokio::select! {
-            result = Box::pin(play(context, args, &mut stage)) => result,
-            _ = interrupt.recv() => Err(Failure::failed("interrupted")),
-            _ = terminate.recv() => Err(Failure::failed("asked to end")),
+            biased;
+            _ = interrupt.recv() => Ok(Played::Interrupted(INTERRUPTED)),
+            _ = terminate.recv() => Ok(Played::Interrupted(TERMINATED)),
+            result = Box::pin(play(context, args, &mut stage)) => result.map(|()| Played::ToTheEnd),
         };
+        let kept = args.keep && matches!(result, Ok(Played::ToTheEnd));
         if let Some(stage) = stage
-            && !(args.keep && result.is_ok())
+            && !kept
         {
             Box::pin(stage.clear()).await;
-            if result.is_ok() {
-                say(context, "Everything that the demo started is gone again.");
+            say(context, "\nEverything that the demo started is gone again.");
+        }
+        match result? {
+            Played::Interrupted(code) => Ok(ExitCode::from(code)),
+            Played::ToTheEnd => {
+                say(context, &next_steps(args.keep));
+                Ok(ExitCode::SUCCESS)
             }
         }
-        result?;
-        say(context, &next_steps(args.keep));
-        Ok(ExitCode::SUCCESS)
     })
+}
+
+/// How the demo ended.
+enum Played {
+    ToTheEnd,
+    /// By a signal, with the exit code that tells it.
+    Interrupted(u8),
 }
 
 async fn play(
@@ -78,6 +94,7 @@ async fn play(
     let stage = stage_out.insert(Stage::set(context, tmux)?);
     Box::pin(stage.start()).await?;
     say(context, &format!("It takes deliveries on {}", stage.url()));
+    say(context, &format!("Everything of it is in {}", stage.dir().display()));
 
     title(context, "3. GitHub tells: octocat put the label on issue #1");
     let answer = Box::pin(stage.post("issues", &payloads::labeled())).await?;

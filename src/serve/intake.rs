@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,8 @@ use crate::state::inbox::{
 };
 use crate::state::registry::Registry;
 
+/// How long after a failure of the inbox it is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How many deliveries are read from the inbox at a time.
 const BATCH: usize = 64;
 
@@ -66,12 +69,15 @@ impl Intake {
             Err(error) => tracing::error!(error = %chain(&error), "could not read the queue"),
         }
         loop {
-            if let Err(error) = self.route_all().await {
-                tracing::error!(error = %chain(&error), "could not route what came in");
+            let routed = self.route_all().await;
+            if let Err(error) = &routed {
+                tracing::error!(error = %chain(error), "could not route what came in");
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.arrived.notified() => {}
+                // A full disk or a lock passes, and nobody tells when.
+                () = tokio::time::sleep(TRY_AGAIN), if routed.is_err() => {}
             }
         }
     }

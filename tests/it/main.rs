@@ -2,6 +2,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    clippy::panic,
     unreachable_pub,
     reason = "tests drive the real thing from outside, and may stop at the first surprise"
 )]
@@ -9,6 +10,7 @@
 mod agents;
 mod cli;
 mod config;
+mod demo;
 mod doctor;
 mod doctor_host;
 mod events;
@@ -16,7 +18,9 @@ mod inbox;
 mod install;
 mod install_faults;
 mod main_job;
+mod readme;
 mod receiver;
+mod refusals;
 mod registry;
 mod routing;
 mod schema;

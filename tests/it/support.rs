@@ -109,15 +109,15 @@ impl World {
         world
     }
 
-    /// Writes the configuration.
-    pub fn configure(&self, routing: &str, rest: &str) {
+    /// Writes the configuration: `routing` goes below its key, `tools` too.
+    pub fn configure(&self, routing: &str, tools: &str) {
         let socket = self.tmux.socket.display();
         let indented = routing.lines().flat_map(|line| ["  ", line, "\n"]).collect::<String>();
         let text = format!(
-            "tools:\n  tmux:\n    path: {}\nrouting:\n  runner: tmux\n  spawnOnUnmatched: labeled\n  \
+            "tools:\n  tmux:\n    path: {}\n{tools}routing:\n  runner: tmux\n  spawnOnUnmatched: labeled\n  \
              autoExecuteLabel: go\n  authorizedUsers: [alice]\n{indented}  \
              tmux:\n    socket: {socket}\n    readyTimeoutSeconds: 20\n\
-             webhooks:\n  ghWebhook:\n    port: 0\n{rest}",
+             webhooks:\n  ghWebhook:\n    port: 0\n",
             tmux_path().display()
         );
         std::fs::write(self.config(), text).unwrap();
@@ -188,6 +188,16 @@ impl World {
         let pid = rustix::process::Pid::from_child(&receiver.child);
         rustix::process::kill_process(pid, signal).unwrap();
         receiver.child.wait().unwrap()
+    }
+
+    /// Waits for the end of a receiver that was asked to end.
+    pub fn wait_for_end(&mut self) -> std::process::ExitStatus {
+        self.receiver.take().unwrap().child.wait().unwrap()
+    }
+
+    /// What the receivers of this world said.
+    pub fn receiver_log(&self) -> String {
+        std::fs::read_to_string(self.home.join("receiver.log")).unwrap_or_default()
     }
 
     /// The address and the path that deliveries are posted to.

@@ -60,8 +60,15 @@ impl Source {
 }
 
 fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut sources = Vec::new();
+    let sources = rust_files("src");
+    assert!(sources.len() > 10, "the sources were not found");
+    sources
+}
+
+/// The Rust files below a directory of the repository.
+fn rust_files(below: &str) -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(below);
+    let mut found = Vec::new();
     let mut todo: Vec<PathBuf> = vec![root.clone()];
     while let Some(dir) = todo.pop() {
         for entry in std::fs::read_dir(dir).unwrap() {
@@ -70,12 +77,11 @@ fn sources() -> Vec<Source> {
                 todo.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let name = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
-                sources.push(Source { text: std::fs::read_to_string(&path).unwrap(), path: name });
+                found.push(Source { text: std::fs::read_to_string(&path).unwrap(), path: name });
             }
         }
     }
-    assert!(sources.len() > 10, "the sources were not found");
-    sources
+    found
 }
 
 fn room_of(path: &str) -> Option<usize> {
@@ -157,4 +163,23 @@ fn every_module_says_what_it_is_for() {
     for source in sources() {
         assert!(source.text.starts_with("//!"), "{} has no module doc", source.path);
     }
+}
+
+#[test]
+fn every_invariant_of_the_architecture_names_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("docs/ARCHITECTURE.md")).unwrap();
+    let part = text.split("## What must hold").nth(1).unwrap().split("\n## ").next().unwrap();
+    let files = sources().into_iter().chain(rust_files("tests/it"));
+    let code: String = files.map(|file| file.text).collect();
+    let rows = part.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+    let mut named = 0;
+    for row in rows {
+        let tests = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for test in tests.split('`').skip(1).step_by(2) {
+            named += 1;
+            assert!(code.contains(&format!("fn {test}(")), "{test} is no test: {row}");
+        }
+    }
+    assert!(named > 30, "the table was not found");
 }

@@ -245,6 +245,20 @@ mod tests {
         Invocation::new(Path::new("/bin/sh"), BTreeMap::new()).arg("-c").arg(script)
     }
 
+    /// Waits until the process whose id is in the file has ended. Its entry may
+    /// stand a moment longer, until init reaps it.
+    async fn is_gone(pid_file: &Path) {
+        let pid: i32 = fs_err::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+        for _ in 0..500 {
+            let state = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        unreachable!("the process {pid} is still alive");
+    }
+
     #[tokio::test]
     async fn nothing_is_inherited_and_both_streams_come_back() {
         let output =
@@ -261,16 +275,7 @@ mod tests {
             format!("trap '' TERM; sleep 60 & echo $! > '{}'; wait; wait", pid_file.display());
         let error = shell(&script).deadline(Duration::from_millis(300)).run().await.unwrap_err();
         assert!(matches!(error, ExecError::TimedOut { .. }), "{error}");
-        let pid: i32 = fs_err::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
-        // The orphan is reaped by init; a moment may pass until its entry is gone.
-        for _ in 0..200 {
-            let state = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            if state.is_empty() || state.contains(") Z ") {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        unreachable!("the child of the child is still alive");
+        is_gone(&pid_file).await;
     }
 
     #[tokio::test]
@@ -288,15 +293,7 @@ mod tests {
             _ = invocation.run() => unreachable!("it sleeps for a minute"),
             () = started => {}
         }
-        let pid: i32 = fs_err::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
-        for _ in 0..200 {
-            let state = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            if state.is_empty() || state.contains(") Z ") {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        unreachable!("the child is still alive");
+        is_gone(&pid_file).await;
     }
 
     #[tokio::test]

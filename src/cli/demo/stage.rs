@@ -1,7 +1,7 @@
 //! The demo's surroundings: a directory, a receiver and a tmux server of its
 //! own, and their end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -15,11 +15,11 @@ use crate::base::process::shell_word;
 use crate::base::random;
 use crate::base::text::visible;
 use crate::cli::Context;
+use crate::cli::background::Background;
 use crate::core::outcome::State;
 use crate::doctor::Report;
 use crate::doctor::tool::{Tool, ToolId};
 use crate::host::tmux::{Server, Tmux};
-use crate::serve::control;
 use crate::serve::receiver::Secret;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
@@ -28,6 +28,8 @@ use super::payloads;
 
 const SECRET_VAR: &str = "THE_LOOP_GH_WEBHOOK_SECRET";
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long the last file of the demo may take to go.
+const GONE_WITHIN: Duration = Duration::from_secs(3);
 
 /// The surroundings.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ pub(super) struct Stage {
     item: WorkItem,
     url: String,
     last: Option<DeliveryId>,
+    receiver: Option<Background>,
 }
 
 /// The tmux that the doctor found.
@@ -89,24 +92,27 @@ impl Stage {
             })?,
             url: String::new(),
             last: None,
+            receiver: None,
             dir,
         })
     }
 
     /// Starts the receiver in the background.
     pub(super) async fn start(&mut self) -> Result<(), Failure> {
-        self.program
-            .invocation()
-            .env(SECRET_VAR, &self.secret)
-            .args(["gh-webhook", "start", "--detach", "--config"])
-            .arg(self.dir.join(".the-loop/config.yaml"))
-            .deadline(Duration::from_secs(40))
-            .run_ok()
-            .await
-            .map_err(|error| Failure::failed("the receiver did not start").because(error))?;
-        let status = control::ask_status(&self.paths.control()).await?;
-        self.url = status.map(|status| status.url).unwrap_or_default();
+        let invocation = self.program.invocation().env(SECRET_VAR, &self.secret).args([
+            "gh-webhook",
+            "start",
+            "--detached",
+        ]);
+        let config = self.dir.join(".the-loop/config.yaml");
+        let receiver = Background::start(invocation, &config, &self.paths)?;
+        self.url = self.receiver.insert(receiver).ready().await?.url;
         Ok(())
+    }
+
+    /// The directory that everything is in.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Where deliveries are posted to.
@@ -213,21 +219,24 @@ impl Stage {
              the-loop sessions send '#1' 'hello'\n  \
              the-loop events               what became of every delivery\n\
              End it with:\n  \
-             the-loop gh-webhook stop; {tmux} -S tmux.sock kill-server; rm -r {dir}"
+             the-loop gh-webhook stop; {tmux} -S tmux.sock kill-server; sleep 1; rm -r {dir}"
         )
     }
 
     /// Ends everything and removes the directory.
-    pub(super) async fn clear(&self) {
-        let stop = self
-            .program
-            .invocation()
-            .args(["gh-webhook", "stop", "--config"])
-            .arg(self.dir.join(".the-loop/config.yaml"))
-            .deadline(Duration::from_secs(15));
+    pub(super) async fn clear(mut self) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.end().await;
+        }
         // What did not start needs no end: errors here have nothing to tell.
-        let _ = stop.run().await;
         let _ = self.tmux.kill_server().await;
-        let _ = fs_err::remove_dir_all(&self.dir);
+        // The agent's last signal may be on its way while the directory goes.
+        let deadline = Instant::now() + GONE_WITHIN;
+        while let Err(error) = fs_err::remove_dir_all(&self.dir)
+            && error.kind() != std::io::ErrorKind::NotFound
+            && Instant::now() < deadline
+        {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 }

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -15,18 +13,13 @@ use crate::base::clock::Clock;
 use crate::base::failure::Failure;
 use crate::base::text::visible_lines;
 use crate::cli::Context;
+use crate::cli::background::Background;
 use crate::cli::setup::Loaded;
 use crate::core::config::{HarnessName, RunnerKind};
 use crate::doctor::tool::{Tool, ToolId};
 use crate::doctor::{self, Needs};
-use crate::serve::control;
 use crate::serve::daemon::{Daemon, Setup};
 use crate::serve::receiver::Secret;
-
-/// How long a detached receiver may take until it answers.
-const READY_WITHIN: Duration = Duration::from_secs(30);
-/// How often a detached receiver is asked.
-const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// Start the receiver, in the foreground unless `--detach` is given
 ///
@@ -193,17 +186,9 @@ fn start_log() {
 
 /// Starts the receiver as a process of its own and waits until it answers.
 async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCode, Failure> {
-    loaded
-        .paths
-        .prepare()
-        .map_err(|error| Failure::failed("could not make the state directory").because(error))?;
-    let log = loaded.paths.log();
     let webhook = &loaded.config.webhooks.gh_webhook;
     let mut invocation = Tool::this_program(&context.env)
         .invocation()
-        .in_our_group()
-        .arg("--config")
-        .arg(&loaded.file)
         .args(["gh-webhook", "start", "--detached"])
         .args(args.runner.iter().flat_map(|runner| ["--runner", runner]))
         .args(args.insecure_no_secret.then_some("--insecure-no-secret"));
@@ -212,61 +197,13 @@ async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCo
             invocation = invocation.env(name, value);
         }
     }
-    let before = log_length(&log);
-    let (out, err) = (open_log(&log)?, open_log(&log)?);
-    let mut child = invocation
-        .start(Stdio::null(), Stdio::from(out), Stdio::from(err))
-        .map_err(|error| Failure::failed("could not start the receiver").because(error))?;
-    let pid = child.id();
-    let deadline = Instant::now() + READY_WITHIN;
-    loop {
-        if let Some(status) = control::ask_status(&loaded.paths.control()).await.unwrap_or_default()
-            && Some(status.pid) == pid
-        {
-            context.printer.note(&format!(
-                "Receiving on {} (pid {}), log in `{}`",
-                status.url,
-                status.pid,
-                log.display()
-            ));
-            return Ok(ExitCode::SUCCESS);
-        }
-        if let Ok(Some(status)) = child.try_wait() {
-            let said = log_since(&log, before);
-            let said = said.strip_prefix("error: ").unwrap_or(&said).trim_end().to_owned();
-            let text = if said.is_empty() {
-                format!("the receiver ended with {status}")
-            } else {
-                visible_lines(&said)
-            };
-            return Err(Failure::failed(text));
-        }
-        if Instant::now() > deadline {
-            let _ = child.start_kill();
-            let _ = child.wait().await;
-            return Err(Failure::failed("the receiver did not answer in time and was ended")
-                .hint(format!("its log is `{}`", log.display())));
-        }
-        tokio::time::sleep(ASK_EVERY).await;
-    }
-}
-
-fn open_log(path: &Path) -> Result<std::fs::File, Failure> {
-    use fs_err::os::unix::fs::OpenOptionsExt as _;
-    fs_err::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)
-        .map(|file| file.into_parts().0)
-        .map_err(|error| Failure::failed("could not open the receiver's log").because(error))
-}
-
-fn log_length(path: &Path) -> usize {
-    fs_err::metadata(path).map_or(0, |meta| usize::try_from(meta.len()).unwrap_or(0))
-}
-
-fn log_since(path: &Path, before: usize) -> String {
-    let bytes = fs_err::read(path).unwrap_or_default();
-    String::from_utf8_lossy(bytes.get(before..).unwrap_or_default()).into_owned()
+    let mut background = Background::start(invocation, &loaded.file, &loaded.paths)?;
+    let status = background.ready().await?;
+    context.printer.note(&format!(
+        "Receiving on {} (pid {}), log in `{}`",
+        status.url,
+        status.pid,
+        loaded.paths.log().display()
+    ));
+    Ok(ExitCode::SUCCESS)
 }
