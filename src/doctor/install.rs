@@ -14,7 +14,7 @@ mod unpack;
 pub mod versions;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
@@ -320,11 +320,31 @@ fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> InstallErro
 }
 
 /// The digest of a file, at most `limit` bytes long.
-fn digest_of(path: &std::path::Path, limit: u64) -> io::Result<Option<String>> {
+fn digest_of(path: &Path, limit: u64) -> io::Result<Option<String>> {
     let mut sink = fetch::Hashing::new(io::sink(), limit);
-    match io::copy(&mut fs::File::open(path)?, &mut sink) {
-        Ok(_) => Ok(Some(sink.finish().1)),
+    match fetch::copy(&mut fs::File::open(path)?, &mut sink) {
+        Ok(()) => Ok(Some(sink.finish().1)),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Verifies an archive on disk and takes the one program out of it: what an
+/// install does between download and probe. Gives the program's digest.
+/// `benches/doctor.rs` measures it.
+pub fn take_out(
+    archive: &Path,
+    sha256: &str,
+    member: &str,
+    target: &Path,
+) -> Result<String, InstallError> {
+    let from = archive.display().to_string();
+    let found = digest_of(archive, SIZE_LIMIT).map_err(file_error(archive))?;
+    match found {
+        None => Err(InstallError::TooLarge { from, limit: SIZE_LIMIT }),
+        Some(found) if found != sha256 => {
+            Err(InstallError::WrongDigest { from, found, expected: sha256.to_owned() })
+        }
+        Some(_) => unpack::one_member(archive, member, target, &from),
     }
 }

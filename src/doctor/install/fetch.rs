@@ -1,7 +1,7 @@
 //! Brings the pinned file here and hashes it on the way: out of a folder, or by a
 //! download.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -51,8 +51,7 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
             make_way(&file)?;
             let mut target = Hashing::new(create(&file)?, SIZE_LIMIT);
             let mut original = fs::File::open(&found).map_err(file_error(&found))?;
-            io::copy(&mut original, &mut target)
-                .map_err(|error| too_large(error, &from, &found))?;
+            copy(&mut original, &mut target).map_err(|error| too_large(error, &from, &found))?;
             Ok(Fetched { file, from, sha256: target.finish().1 })
         }
         (None, _) => Err(InstallError::InsecureUrl { url: job.pin.url.clone() }),
@@ -104,6 +103,19 @@ fn too_large(error: io::Error, from: &str, path: &Path) -> InstallError {
         InstallError::TooLarge { from: from.to_owned(), limit: SIZE_LIMIT }
     } else {
         InstallError::File { path: path.to_path_buf(), source: error }
+    }
+}
+
+/// Copies to the end, in pieces large enough that their number costs nothing.
+pub(super) fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 128 * 1024];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => to.write_all(&buffer[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
