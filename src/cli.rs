@@ -12,6 +12,7 @@ mod launch;
 mod sessions;
 mod setup;
 mod tools;
+mod view;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -56,6 +57,8 @@ enum Command {
     Hook(hook::Args),
     #[command(hide = true)]
     Launch(launch::Args),
+    #[command(hide = true)]
+    View(view::Args),
     #[command(hide = true)]
     DemoAgent(demo_agent::Args),
 }
@@ -126,6 +129,7 @@ fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Demo(args) => demo::run(context, &args),
         Command::Hook(args) => hook::run(context, &args),
         Command::Launch(args) => launch::run(context, &args),
+        Command::View(args) => view::run(context, &args),
         Command::DemoAgent(args) => demo_agent::run(context, &args),
     }
 }

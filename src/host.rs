@@ -3,5 +3,6 @@
 
 pub mod demo_agent;
 pub mod dispatch;
+pub mod pane_log;
 pub mod runner;
 pub mod tmux;

@@ -1,7 +1,9 @@
 //! State on disk: what survives a crash, a restart, a reboot.
 
 pub mod config_file;
+pub mod drive;
 pub mod inbox;
 pub mod paths;
 pub mod registry;
 pub mod spool;
+pub mod turns;

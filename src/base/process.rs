@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 mod run;
 
+pub(crate) use run::ending;
 pub use run::{ExecError, Output};
 
 /// A command line that has not been run yet. The program's environment is

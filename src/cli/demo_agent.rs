@@ -19,6 +19,14 @@ pub(super) struct Args {
     /// Go on with the conversation of this id
     #[arg(long, value_name = "ID", conflicts_with = "session_id")]
     resume: Option<HarnessSessionId>,
+
+    /// Answer the prompt on standard input, and end
+    #[arg(long)]
+    print: bool,
+
+    /// With `--print`: tell each step
+    #[arg(long, requires = "print")]
+    stream: bool,
 }
 
 /// Runs the command.
@@ -31,6 +39,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         spool: context.env.var_os(spool::DIR_VAR).map(PathBuf::from),
         cwd: context.env.cwd().to_path_buf(),
     };
+    if args.print {
+        demo_agent::answer(&options, args.stream)
+            .map_err(|error| Failure::failed("the demo agent could not answer").because(error))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     context.block_on(async {
         demo_agent::run(options).await.map_err(|error| {
             Failure::failed("the demo agent could not run")

@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use super::Context;
 use crate::base::failure::{Failure, chain};
 use crate::base::process::{ExecError, StoredInvocation};
+use crate::state::turns::{self, Mark};
 
 /// The most that a stored command line may take.
 const MAX_FILE: u64 = 1 << 20;
@@ -21,6 +22,10 @@ const MAX_FILE: u64 = 1 << 20;
 pub(super) struct Args {
     /// The private file that holds the command line
     file: PathBuf,
+
+    /// Write down there which process this is; refuse when another has
+    #[arg(long, value_name = "FILE")]
+    claim: Option<PathBuf>,
 }
 
 /// Why a stored command line was not used.
@@ -45,6 +50,13 @@ pub(super) fn run(_context: &Context, args: &Args) -> Result<ExitCode, Failure> 
             .because(error)
             .hint("the receiver writes this file for each start; nobody types this command")
     })?;
+    if let Some(path) = &args.claim {
+        let claimed = turns::claim(path, &Mark::own())
+            .map_err(|error| Failure::failed("the turn cannot be claimed").because(error))?;
+        if !claimed {
+            return Err(Failure::refused("the turn was called off before its agent began"));
+        }
+    }
     let program = stored.program().display().to_string();
     // A missing directory fails like a missing program does: say which it is.
     let subject = match stored.cwd() {
@@ -52,7 +64,11 @@ pub(super) fn run(_context: &Context, args: &Args) -> Result<ExitCode, Failure> 
         _ => format!("`{program}`"),
     };
     // The whole command line would fill the pane, and the reason with it.
-    let reason = match stored.exec() {
+    let error = stored.exec();
+    if let Some(path) = &args.claim {
+        turns::note_not_started(path);
+    }
+    let reason = match error {
         ExecError::NotStarted { source, .. } => source,
         error => io::Error::other(chain(&error)),
     };

@@ -2,9 +2,12 @@
 
 mod attach;
 mod close;
+mod drive;
 mod list;
+mod logs;
 mod send;
 mod show;
+mod verbs;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -18,12 +21,13 @@ use super::tools;
 use crate::base::failure::Failure;
 use crate::base::ids::Slug;
 use crate::base::text::visible;
-use crate::core::config::RunnerKind;
 use crate::core::harness::Harness;
 use crate::core::inject::screen::{Activity, InputBox, Screen};
 use crate::core::session::{SessionRecord, SessionStatus, find_item};
 use crate::host::tmux::{Pane, PaneState, Tmux};
+use crate::state::drive::Drive;
 use crate::state::registry::{self, Broken, Registry, RegistryError};
+use crate::state::turns::Turns;
 
 /// Look at sessions and talk to them
 ///
@@ -45,6 +49,12 @@ enum Command {
     Attach(attach::Args),
     Send(send::Args),
     Close(close::Args),
+    Pause(verbs::PauseArgs),
+    Resume(verbs::ResumeArgs),
+    Register(verbs::RegisterArgs),
+    #[command(name = "link-pr")]
+    LinkPr(verbs::LinkArgs),
+    Logs(logs::Args),
 }
 
 /// Runs the command.
@@ -55,6 +65,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         Command::Attach(args) => attach::run(context, args),
         Command::Send(args) => send::run(context, args),
         Command::Close(args) => close::run(context, args),
+        Command::Pause(args) => verbs::pause(context, args),
+        Command::Resume(args) => verbs::resume(context, args),
+        Command::Register(args) => verbs::register(context, args),
+        Command::LinkPr(args) => verbs::link(context, args),
+        Command::Logs(args) => logs::run(context, args),
     }
 }
 
@@ -69,13 +84,16 @@ impl Live {
     /// Looks at the agents of these sessions. Where tmux cannot be asked, the
     /// recorded status is all there is.
     fn look(context: &Context, loaded: &Loaded, sessions: &registry::Loaded) -> Self {
-        let hosted: Vec<_> = sessions
+        let hosted: Vec<_> =
+            sessions.records.iter().filter(|(_, record)| !record.is_headless()).collect();
+        let headless: BTreeMap<_, _> = sessions
             .records
             .iter()
-            .filter(|(_, record)| record.runner == RunnerKind::Tmux)
+            .filter(|(_, record)| record.is_headless())
+            .filter_map(|(slug, record)| Some((slug.clone(), headless(loaded, slug, record)?)))
             .collect();
         if hosted.is_empty() {
-            return Self::default();
+            return Self { states: headless };
         }
         let states = context.block_on(async {
             let tmux = tools::tmux(context, loaded).await?;
@@ -92,10 +110,10 @@ impl Live {
             Ok(states)
         });
         match states {
-            Ok(states) => Self { states },
+            Ok(states) => Self { states: states.into_iter().chain(headless).collect() },
             Err(failure) => {
                 context.printer.note(&format!("warning: {failure}"));
-                Self::default()
+                Self { states: headless }
             }
         }
     }
@@ -104,6 +122,18 @@ impl Live {
     fn state(&self, slug: &Slug, record: &SessionRecord) -> String {
         self.states.get(slug).cloned().unwrap_or_else(|| record.status.to_string())
     }
+}
+
+/// What a headless session does now, in one word; `None` leaves the recorded
+/// status.
+fn headless(loaded: &Loaded, slug: &Slug, record: &SessionRecord) -> Option<String> {
+    if Drive::of(&loaded.paths, slug).is_attached() {
+        return Some("human".to_owned());
+    }
+    if let Ok(Some(_)) = Turns::of(&loaded.paths, slug).live() {
+        return Some("busy".to_owned());
+    }
+    (record.status == SessionStatus::Active).then(|| "idle".to_owned())
 }
 
 /// The state of a session's agent, in one word; `None` leaves the recorded one.

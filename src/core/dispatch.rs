@@ -13,93 +13,14 @@ use crate::base::ids::{DeliveryId, Slug};
 use super::inject::Outcome;
 use super::outcome::{Reason, State};
 
+mod model;
+
+pub use model::{Command, Delivered, Hosting, Input, Job, StartFailure, Task};
+
 /// How often a delivery is offered before it counts as failed.
 const MAX_ATTEMPTS: u8 = 3;
 /// The pause before the first retry; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-
-/// One thing to do for a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
-    /// The delivery that asks for it.
-    pub delivery: DeliveryId,
-    /// The session it is for.
-    pub slug: Slug,
-    /// What to do.
-    pub task: Task,
-}
-
-/// What a job asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
-    /// Type the delivery's prompt into the session.
-    Deliver,
-    /// End the session.
-    Close,
-}
-
-/// Something happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// A delivery was routed to a session.
-    Enqueued(Job),
-    /// A session is live, or could not be started.
-    Started(Slug, Result<(), StartFailure>),
-    /// A delivery's injection ended.
-    Delivered(Slug, Delivered),
-    /// A session was closed, or could not be.
-    Closed(Slug, Result<(), String>),
-    /// A pause is over.
-    Woke(Slug),
-}
-
-/// Why a session could not be started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartFailure {
-    /// The reason.
-    pub reason: Reason,
-    /// What a person should see: the agent's last lines, or tmux's complaint.
-    pub detail: String,
-    /// Whether trying again may help.
-    pub transient: bool,
-}
-
-/// How a delivery's injection ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Delivered {
-    /// The injection came to an end.
-    Ended(Outcome),
-    /// It was called off before anything was typed.
-    CalledOff,
-    /// tmux or the disk did not do what it was asked.
-    Broken(String),
-}
-
-/// Something to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
-    /// Make sure that the session is live; answer with [`Input::Started`].
-    Start(Slug),
-    /// Inject the delivery; answer with [`Input::Delivered`].
-    Deliver(Slug, DeliveryId),
-    /// Call the running injection off if nothing was typed yet.
-    CallOff(Slug),
-    /// End the session; answer with [`Input::Closed`].
-    Close(Slug),
-    /// Answer with [`Input::Woke`] after this time.
-    Pause(Slug, Duration),
-    /// Put down what became of a delivery.
-    Record {
-        /// The delivery.
-        delivery: DeliveryId,
-        /// Its state from now on.
-        state: State,
-        /// Why.
-        reason: Reason,
-        /// More for a person.
-        detail: Option<String>,
-    },
-}
 
 /// The queues of all sessions that have something waiting.
 #[derive(Debug)]
@@ -115,6 +36,8 @@ pub struct Dispatcher {
 struct Session {
     queue: VecDeque<Queued>,
     doing: Doing,
+    /// Whether it takes up one of the starts that may be under way.
+    holds_start: bool,
 }
 
 #[derive(Debug)]
@@ -133,6 +56,7 @@ enum Doing {
     Delivering,
     Closing,
     Pausing,
+    Held(Reason),
 }
 
 impl Dispatcher {
@@ -152,6 +76,13 @@ impl Dispatcher {
         self.sessions.iter().map(|(slug, session)| (slug, session.queue.len()))
     }
 
+    /// How many headless turns run.
+    #[cfg(test)]
+    fn headless(&self) -> usize {
+        let delivers = |session: &&Session| session.doing == Doing::Delivering;
+        self.sessions.values().filter(delivers).filter(|session| session.holds_start).count()
+    }
+
     /// What to do after something happened.
     pub fn handle(&mut self, input: Input) -> Vec<Command> {
         let mut out = Vec::new();
@@ -161,7 +92,7 @@ impl Dispatcher {
             Input::Delivered(slug, delivered) => self.delivered(&slug, delivered, &mut out),
             Input::Closed(slug, result) => self.closed(&slug, result, &mut out),
             Input::Woke(slug) => {
-                if self.doing(&slug) == Doing::Pausing {
+                if matches!(self.doing(&slug), Doing::Pausing | Doing::Held(_)) {
                     self.set(&slug, Doing::Nothing);
                 }
                 self.advance(&slug, &mut out);
@@ -188,14 +119,18 @@ impl Dispatcher {
             if session.doing == Doing::Delivering {
                 out.push(Command::CallOff(slug.clone()));
             }
-            if matches!(session.doing, Doing::Pausing | Doing::WaitingForStart) {
+            if matches!(session.doing, Doing::Pausing | Doing::Held(_) | Doing::WaitingForStart) {
                 session.doing = Doing::Nothing;
             }
         } else if session.doing != Doing::Nothing {
+            let reason = match session.doing {
+                Doing::Held(reason) => reason,
+                _ => Reason::Waiting,
+            };
             out.push(Command::Record {
                 delivery: delivery.clone(),
                 state: State::Queued,
-                reason: Reason::Waiting,
+                reason,
                 detail: None,
             });
         }
@@ -203,10 +138,19 @@ impl Dispatcher {
         self.advance(&slug, out);
     }
 
-    fn started(&mut self, slug: &Slug, result: Result<(), StartFailure>, out: &mut Vec<Command>) {
-        self.starts = self.starts.saturating_sub(1);
+    fn started(
+        &mut self,
+        slug: &Slug,
+        result: Result<Hosting, StartFailure>,
+        out: &mut Vec<Command>,
+    ) {
+        let delivers = self.head(slug).is_some_and(|head| matches!(head.task, Task::Deliver));
+        if !(delivers && result == Ok(Hosting::Headless)) {
+            self.free_start(slug);
+        }
         match result {
-            Ok(()) => match self.head(slug) {
+            Ok(Hosting::Held(reason)) => self.hold(slug, reason, out),
+            Ok(_) => match self.head(slug) {
                 Some(Queued { delivery, task: Task::Deliver, .. }) => {
                     let delivery = delivery.clone();
                     out.push(Command::Deliver(slug.clone(), delivery));
@@ -228,7 +172,38 @@ impl Dispatcher {
         self.start_waiting(out);
     }
 
+    /// Keeps the session's queue until it is released.
+    fn hold(&mut self, slug: &Slug, reason: Reason, out: &mut Vec<Command>) {
+        if let Some(head) = self.head(slug) {
+            out.push(Command::Record {
+                delivery: head.delivery.clone(),
+                state: State::Queued,
+                reason,
+                detail: None,
+            });
+        }
+        if self.close_is_waiting(slug) {
+            // Nobody waits for a session that ends: what was first is not delivered.
+            if let Some(queued) = self.pop(slug) {
+                out.push(closed_before(queued.delivery, queued.task));
+            }
+            self.set(slug, Doing::Nothing);
+            return;
+        }
+        self.set(slug, Doing::Held(reason));
+        out.push(Command::AwaitRelease(slug.clone()));
+    }
+
+    fn free_start(&mut self, slug: &Slug) {
+        if let Some(session) = self.sessions.get_mut(slug)
+            && std::mem::take(&mut session.holds_start)
+        {
+            self.starts = self.starts.saturating_sub(1);
+        }
+    }
+
     fn delivered(&mut self, slug: &Slug, delivered: Delivered, out: &mut Vec<Command>) {
+        self.free_start(slug);
         self.set(slug, Doing::Nothing);
         match delivered {
             Delivered::Ended(Outcome::Accepted) => {
@@ -244,6 +219,9 @@ impl Dispatcher {
                 let detail = "the agent ended before it took the text";
                 self.offer_again(slug, Reason::HarnessExited, detail, true, out);
             }
+            Delivered::Turn { state, reason, detail } => {
+                self.finish(slug, state, reason, detail, out);
+            }
             Delivered::CalledOff => {
                 if let Some(queued) = self.pop(slug) {
                     out.push(closed_before(queued.delivery, queued.task));
@@ -254,6 +232,7 @@ impl Dispatcher {
             }
         }
         self.advance(slug, out);
+        self.start_waiting(out);
     }
 
     fn closed(&mut self, slug: &Slug, result: Result<(), String>, out: &mut Vec<Command>) {
@@ -348,6 +327,9 @@ impl Dispatcher {
             }
             self.starts += 1;
             self.set(&slug, Doing::Starting);
+            if let Some(session) = self.sessions.get_mut(&slug) {
+                session.holds_start = true;
+            }
             out.push(Command::Start(slug));
         }
     }
@@ -426,7 +408,7 @@ mod tests {
         assert_eq!(dispatcher.handle(deliver("a", 1)), [Command::Start(slug(1))]);
         let second = dispatcher.handle(deliver("b", 1));
         assert_eq!(state_of(&second, "b"), Some((State::Queued, Reason::Waiting)));
-        let started = dispatcher.handle(Input::Started(slug(1), Ok(())));
+        let started = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
         assert_eq!(started, [Command::Deliver(slug(1), id("a"))]);
         let next = dispatcher.handle(accepted(1));
         assert_eq!(state_of(&next, "a"), Some((State::Delivered, Reason::Accepted)));
@@ -440,8 +422,53 @@ mod tests {
         assert_eq!(dispatcher.handle(deliver("b", 2)), [Command::Start(slug(2))]);
         let third = dispatcher.handle(deliver("c", 3));
         assert_eq!(state_of(&third, "c"), Some((State::Queued, Reason::WaitingForStart)));
-        let commands = dispatcher.handle(Input::Started(slug(2), Ok(())));
+        let commands = dispatcher.handle(Input::Started(slug(2), Ok(Hosting::Live)));
         assert!(commands.contains(&Command::Start(slug(3))));
+    }
+
+    #[test]
+    fn a_headless_turn_takes_up_a_start_until_its_end() {
+        let mut dispatcher = Dispatcher::new(1);
+        dispatcher.handle(deliver("a", 1));
+        dispatcher.handle(deliver("b", 2));
+        let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
+        assert_eq!(commands, [Command::Deliver(slug(1), id("a"))]);
+        let turn = Delivered::Turn {
+            state: State::Delivered,
+            reason: Reason::Accepted,
+            detail: Some("2 s".to_owned()),
+        };
+        let commands = dispatcher.handle(Input::Delivered(slug(1), turn));
+        assert_eq!(state_of(&commands, "a"), Some((State::Delivered, Reason::Accepted)));
+        assert!(commands.contains(&Command::Start(slug(2))));
+    }
+
+    #[test]
+    fn a_held_session_takes_up_no_start_and_keeps_its_order() {
+        let mut dispatcher = Dispatcher::new(1);
+        dispatcher.handle(deliver("a", 1));
+        dispatcher.handle(deliver("b", 1));
+        dispatcher.handle(deliver("c", 2));
+        let held = Input::Started(slug(1), Ok(Hosting::Held(Reason::SessionPaused)));
+        let commands = dispatcher.handle(held);
+        assert_eq!(state_of(&commands, "a"), Some((State::Queued, Reason::SessionPaused)));
+        assert!(commands.contains(&Command::AwaitRelease(slug(1))));
+        assert!(commands.contains(&Command::Start(slug(2))));
+        dispatcher.handle(Input::Started(slug(2), Ok(Hosting::Live)));
+        let commands = dispatcher.handle(Input::Woke(slug(1)));
+        assert!(commands.contains(&Command::Start(slug(1))));
+        let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
+        assert_eq!(commands, [Command::Deliver(slug(1), id("a"))]);
+    }
+
+    #[test]
+    fn closing_a_held_session_does_not_wait_for_its_release() {
+        let mut dispatcher = Dispatcher::new(1);
+        dispatcher.handle(deliver("a", 1));
+        dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Held(Reason::Attached))));
+        let commands = dispatcher.handle(close("b", 1));
+        assert_eq!(state_of(&commands, "a"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
+        assert!(commands.contains(&Command::Close(slug(1))));
     }
 
     #[test]
@@ -480,7 +507,7 @@ mod tests {
     fn closing_reports_what_waits_and_calls_off_what_runs() {
         let mut dispatcher = Dispatcher::new(1);
         dispatcher.handle(deliver("a", 1));
-        dispatcher.handle(Input::Started(slug(1), Ok(())));
+        dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
         dispatcher.handle(deliver("b", 1));
         let commands = dispatcher.handle(close("c", 1));
         assert_eq!(state_of(&commands, "b"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
@@ -500,7 +527,7 @@ mod tests {
         let commands = dispatcher.handle(close("c", 2));
         assert_eq!(state_of(&commands, "b"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
         assert!(commands.contains(&Command::Close(slug(2))));
-        let commands = dispatcher.handle(Input::Started(slug(1), Ok(())));
+        let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
         assert!(!commands.contains(&Command::Start(slug(2))));
     }
 
@@ -520,7 +547,14 @@ mod tests {
         };
         match command {
             Command::Start(slug) if roll < 40 => Some(Input::Started(slug.clone(), Err(failure))),
-            Command::Start(slug) => Some(Input::Started(slug.clone(), Ok(()))),
+            Command::Start(slug) if roll < 60 => {
+                Some(Input::Started(slug.clone(), Ok(Hosting::Held(Reason::SessionPaused))))
+            }
+            Command::Start(slug) => {
+                let hosting =
+                    if roll.is_multiple_of(2) { Hosting::Live } else { Hosting::Headless };
+                Some(Input::Started(slug.clone(), Ok(hosting)))
+            }
             Command::Deliver(slug, _) => {
                 let ended = match roll {
                     0..20 => Delivered::Ended(Outcome::Gone),
@@ -531,7 +565,9 @@ mod tests {
                 Some(Input::Delivered(slug.clone(), ended))
             }
             Command::Close(slug) => Some(Input::Closed(slug.clone(), Ok(()))),
-            Command::Pause(slug, _) => Some(Input::Woke(slug.clone())),
+            Command::AwaitRelease(slug) | Command::Pause(slug, _) => {
+                Some(Input::Woke(slug.clone()))
+            }
             Command::CallOff(_) | Command::Record { .. } => None,
         }
     }
@@ -575,7 +611,8 @@ mod tests {
                     }
                     pending.push(command);
                 }
-                let running = pending.iter().filter(|c| matches!(c, Command::Start(_))).count();
+                let running = pending.iter().filter(|c| matches!(c, Command::Start(_))).count()
+                    + dispatcher.headless();
                 prop_assert!(running <= 2, "more starts than allowed");
             }
             prop_assert_eq!(ended.len(), jobs.len(), "some deliveries never ended");

@@ -18,9 +18,11 @@ use crate::core::inject::screen::{Reading, Screen};
 mod claude;
 mod demo;
 mod hooks;
+mod oneshot;
 
 pub use claude::Claude;
 pub use demo::Demo;
+pub use oneshot::{OneShotResult, TurnEnd, rendered};
 
 /// An agent that we can drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,15 @@ pub struct StartSpec<'a> {
     pub extra_args: &'a [String],
     /// The directory the agent works in.
     pub cwd: &'a Path,
+}
+
+/// What a headless turn needs to know. The prompt comes on standard input.
+#[derive(Debug, Clone, Copy)]
+pub struct OneShotSpec<'a> {
+    /// What every start needs to know.
+    pub start: StartSpec<'a>,
+    /// Whether each step is told as it happens, for a viewer.
+    pub stream: bool,
 }
 
 /// How to start a harness: what goes behind its program's name (the resolved
@@ -111,6 +122,20 @@ pub trait HarnessAdapter {
     /// How to start it, for a person to watch, with no prompt.
     fn start(&self, spec: &StartSpec<'_>) -> StartPlan;
 
+    /// How to run one headless turn whose prompt comes on standard input.
+    fn oneshot(&self, spec: &OneShotSpec<'_>) -> StartPlan;
+
+    /// What a headless turn's standard output says about its end.
+    fn parse_result(&self, stdout: &[u8]) -> OneShotResult {
+        oneshot::parse(stdout)
+    }
+
+    /// Whether this is how it says that it has no such conversation.
+    fn refuses_resume(&self, said: &str) -> bool;
+
+    /// Whether this is how it says that the conversation exists already.
+    fn refuses_start(&self, said: &str) -> bool;
+
     /// What its screen says.
     fn read_screen(&self, screen: &Screen<'_>) -> Reading;
 
@@ -149,6 +174,26 @@ impl Harness {
     /// How to start it, for a person to watch, with no prompt.
     pub fn start(&self, spec: &StartSpec<'_>) -> StartPlan {
         self.adapter().start(spec)
+    }
+
+    /// How to run one headless turn whose prompt comes on standard input.
+    pub fn oneshot(&self, spec: &OneShotSpec<'_>) -> StartPlan {
+        self.adapter().oneshot(spec)
+    }
+
+    /// What a headless turn's standard output says about its end.
+    pub fn parse_result(&self, stdout: &[u8]) -> OneShotResult {
+        self.adapter().parse_result(stdout)
+    }
+
+    /// Whether this is how it says that it has no such conversation.
+    pub fn refuses_resume(&self, said: &str) -> bool {
+        self.adapter().refuses_resume(said)
+    }
+
+    /// Whether this is how it says that the conversation exists already.
+    pub fn refuses_start(&self, said: &str) -> bool {
+        self.adapter().refuses_start(said)
     }
 
     /// What its screen says.

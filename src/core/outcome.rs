@@ -177,6 +177,22 @@ vocabulary! {
         Reopened = "reopened",
         /// The pull request belongs to its issue's session, which is not told.
         LinkedToIssue = "linked-to-issue",
+        /// A person paused the session: the event is kept.
+        SessionPaused = "session-paused",
+        /// A person drives the conversation with `sessions attach`.
+        Attached = "attached",
+        /// A headless turn runs.
+        TurnRunning = "turn-running",
+        /// A headless turn ran past `routing.dispatchTimeoutSeconds`.
+        TurnTimedOut = "turn-timed-out",
+        /// A headless turn ended with a failure.
+        TurnFailed = "turn-failed",
+        /// The agent took it, and how its turn ended was not seen or failed.
+        AcceptedWithoutResult = "accepted-without-result",
+        /// The agent no longer had the conversation: a fresh one was begun.
+        FreshConversation = "fresh-conversation",
+        /// No usable tmux was found when the receiver started.
+        NoTmux = "no-tmux",
         /// The item is closed, and a closed item starts no session.
         ItemIsClosed = "item-is-closed",
     }

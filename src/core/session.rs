@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::config::{HarnessName, RunnerKind};
+use super::config::{HarnessName, RunnerKind, TmuxView};
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug, WorkItem};
 
 mod item;
@@ -95,6 +95,9 @@ pub struct SessionRecord {
     /// How its process is hosted; an entry that does not say is `process`.
     #[serde(default)]
     pub runner: RunnerKind,
+    /// What its tmux window shows; an entry that does not say is `tui`.
+    #[serde(default)]
+    pub view: TmuxView,
     /// The name of its tmux session, `loop/<slug>`.
     #[serde(default)]
     pub tmux_target: Option<String>,
@@ -120,6 +123,9 @@ pub struct SessionRecord {
     /// [`TOLD_CHECKS`].
     #[serde(default)]
     pub told_checks: Vec<String>,
+    /// What the last headless turn took and cost, or what went wrong.
+    #[serde(default)]
+    pub last_turn: Option<String>,
     /// Whether the agent ever accepted a prompt: then the conversation is
     /// resumed, else it is started anew.
     #[serde(default)]
@@ -150,6 +156,7 @@ impl SessionRecord {
             cwd,
             status: SessionStatus::Starting,
             runner,
+            view: TmuxView::Tui,
             tmux_target,
             tmux_socket: None,
             pull_requests: Vec::new(),
@@ -158,6 +165,7 @@ impl SessionRecord {
             recent_deliveries: Vec::new(),
             failure: None,
             told_checks: Vec::new(),
+            last_turn: None,
             conversation_started: false,
             unknown: Map::new(),
         }
@@ -189,6 +197,11 @@ impl SessionRecord {
         let mut bytes = serde_json::to_vec_pretty(&merged)?;
         bytes.push(b'\n');
         Ok(bytes)
+    }
+
+    /// Whether each event is a headless turn of its own, and not typed.
+    pub fn is_headless(&self) -> bool {
+        self.runner == RunnerKind::Process || self.view == TmuxView::Stream
     }
 
     /// The name of its file and of its tmux session.

@@ -24,8 +24,11 @@ use crate::state::spool;
 
 mod agent;
 mod editor;
+mod headless;
 mod keys;
 mod view;
+
+pub use headless::answer;
 
 /// How long a turn takes.
 const TURN: Duration = Duration::from_millis(300);

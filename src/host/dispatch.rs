@@ -13,7 +13,7 @@ use crate::core::dispatch::{Command, Delivered, Dispatcher, Input, Job, StartFai
 use crate::core::outcome::Reason;
 use crate::state::inbox::{Inbox, Step};
 
-use super::runner::SessionRunner;
+use super::runner::Runners;
 
 /// How many events may wait for the loop; what does not fit waits with its sender.
 const BACKLOG: usize = 1024;
@@ -37,7 +37,7 @@ impl DispatchHandle {
 /// Starts the dispatcher's loop. It ends when `stop` is cancelled; what is under
 /// way then is taken up from the inbox at the next start.
 pub fn start(
-    runner: SessionRunner,
+    runner: Runners,
     inbox: Inbox,
     max_starts: usize,
     tasks: &TaskTracker,
@@ -59,7 +59,7 @@ pub fn start(
 }
 
 struct Driver {
-    runner: SessionRunner,
+    runner: Runners,
     inbox: Inbox,
     machine: Dispatcher,
     inputs: mpsc::Sender<Input>,
@@ -146,6 +146,12 @@ impl Driver {
                 self.spawn(Input::Closed(slug.clone(), failed), async move {
                     let result = runner.close(&slug).await;
                     Input::Closed(slug, result)
+                });
+            }
+            Command::AwaitRelease(slug) => {
+                self.spawn(Input::Woke(slug.clone()), async move {
+                    runner.released(&slug).await;
+                    Input::Woke(slug)
                 });
             }
             Command::Pause(slug, pause) => {

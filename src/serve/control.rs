@@ -20,6 +20,11 @@ use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::DeliveryId;
 use crate::base::random;
 use crate::state::inbox::{Inbox, InboxError, LocalMessage};
+use crate::state::registry::Registry;
+
+mod verbs;
+
+pub use verbs::{SessionVerb, VerbError, apply};
 
 /// What the receiver says about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -52,6 +57,8 @@ pub struct Status {
 pub struct Control {
     /// The deliveries.
     pub inbox: Inbox,
+    /// The sessions.
+    pub registry: Registry,
     /// Told when a local message was put in.
     pub arrived: Arc<Notify>,
     /// Ends the receiver.
@@ -70,6 +77,7 @@ pub fn router(control: Control) -> Router {
     Router::new()
         .route("/status", get(status))
         .route("/local", post(local))
+        .route("/session", post(session))
         .route("/stop", post(stop))
         .with_state(control)
 }
@@ -101,6 +109,16 @@ async fn local(
     let id = put_local(&control.inbox, &message).await.map_err(|error| unavailable(&error))?;
     control.arrived.notify_one();
     Ok(Json(Queued { id }))
+}
+
+async fn session(
+    AxumState(control): AxumState<Control>,
+    Json(verb): Json<SessionVerb>,
+) -> Result<StatusCode, (StatusCode, String)> {
+    // A short change of a file under its lock.
+    apply(&control.registry, &verb)
+        .map(|()| StatusCode::NO_CONTENT)
+        .map_err(|error| (StatusCode::CONFLICT, chain(&error)))
 }
 
 async fn stop(AxumState(control): AxumState<Control>) -> StatusCode {
@@ -141,6 +159,13 @@ pub async fn send_local(
     Ok(Some(queued.id))
 }
 
+/// Asks the receiver for a change of a session; `false` when none runs.
+pub async fn ask_verb(socket: &Path, verb: &SessionVerb) -> Result<bool, Failure> {
+    let body = serde_json::to_vec(verb)
+        .map_err(|error| Failure::failed("cannot put the change into words").because(error))?;
+    Ok(ask(socket, "POST", "/session", body).await?.is_some())
+}
+
 /// Asks the receiver to end; `false` when none runs.
 pub async fn ask_to_stop(socket: &Path) -> Result<bool, Failure> {
     Ok(ask(socket, "POST", "/stop", Vec::new()).await?.is_some())
@@ -154,6 +179,9 @@ async fn ask(
 ) -> Result<Option<Vec<u8>>, Failure> {
     match request_unix(socket, method, path, body).await {
         Ok((200..=299, body)) => Ok(Some(body)),
+        Ok((409, body)) => {
+            Err(Failure::refused(crate::base::text::visible(String::from_utf8_lossy(&body).trim())))
+        }
         Ok((status, body)) => Err(Failure::failed(format!(
             "the receiver answered {status}: {}",
             crate::base::text::visible(String::from_utf8_lossy(&body).trim())

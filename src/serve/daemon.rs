@@ -21,7 +21,9 @@ use crate::core::config::{Config, HarnessName};
 use crate::core::routing::OwnVoice;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
-use crate::host::runner::{SessionRunner, TmuxRunner, TmuxRunnerParts};
+use crate::host::runner::{
+    ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
+};
 use crate::host::tmux::Tmux;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
@@ -48,8 +50,8 @@ pub struct Setup {
     pub paths: StatePaths,
     /// The secret of the webhook; `None` only where that was asked for.
     pub secret: Option<Secret>,
-    /// The tmux server.
-    pub tmux: Tmux,
+    /// The tmux server; nothing where no usable tmux was found.
+    pub tmux: Option<Tmux>,
     /// This program.
     pub program: Tool,
     /// The binary of each harness that has one of its own.
@@ -147,17 +149,30 @@ impl Daemon {
         if let Some(problem) = watcher.problem() {
             tracing::warn!(problem, "signals are looked for, not awaited");
         }
-        let runner = SessionRunner::Tmux(Arc::new(TmuxRunner::new(TmuxRunnerParts {
-            tmux,
-            program,
-            harnesses,
+        let process = Arc::new(ProcessRunner::new(ProcessRunnerParts {
+            program: program.clone(),
+            harnesses: harnesses.clone(),
+            tmux: tmux.clone(),
             routing: config.routing.clone(),
             paths: paths.clone(),
             registry: registry.clone(),
             inbox: inbox.clone(),
-            watcher,
             clock: clock.clone(),
-        })));
+        }));
+        let tmux = tmux.map(|tmux| {
+            Arc::new(TmuxRunner::new(TmuxRunnerParts {
+                tmux,
+                program,
+                harnesses,
+                routing: config.routing.clone(),
+                paths: paths.clone(),
+                registry: registry.clone(),
+                inbox: inbox.clone(),
+                watcher,
+                clock: clock.clone(),
+            }))
+        });
+        let runner = Runners { registry: registry.clone(), paths: paths.clone(), process, tmux };
         let dispatcher = dispatch::start(
             runner,
             inbox.clone(),
@@ -167,7 +182,7 @@ impl Daemon {
         );
         let intake = Intake {
             inbox: inbox.clone(),
-            registry,
+            registry: registry.clone(),
             workdir: project.join(&config.routing.spawn_workdir),
             routing: config.routing.clone(),
             own_voice,
@@ -182,7 +197,7 @@ impl Daemon {
             pid: std::process::id(),
             url,
             config: file.display().to_string(),
-            runner: "tmux".to_owned(),
+            runner: config.routing.runner.as_str().to_owned(),
             started_at: clock.now(),
             last_ping: None,
             last_delivery: None,
@@ -190,6 +205,7 @@ impl Daemon {
         });
         let control_app = control::router(Control {
             inbox: inbox.clone(),
+            registry: registry.clone(),
             arrived: Arc::clone(&arrived),
             stop: stop.clone(),
             about,

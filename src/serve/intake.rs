@@ -13,7 +13,7 @@ use crate::base::failure::chain;
 use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
 use crate::base::random;
 use crate::base::text::{cap, visible};
-use crate::core::config::Routing;
+use crate::core::config::{Routing, RunnerKind};
 use crate::core::dispatch::{Job, Task};
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
@@ -229,7 +229,10 @@ impl Intake {
             self.routing.runner,
             self.clock.now(),
         );
-        record.tmux_socket.clone_from(&self.routing.tmux.socket);
+        if self.routing.runner == RunnerKind::Tmux {
+            record.view = self.routing.tmux.view;
+            record.tmux_socket.clone_from(&self.routing.tmux.socket);
+        }
         self.registry.save(&record).map_err(|error| chain(&error))
     }
 

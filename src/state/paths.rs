@@ -78,6 +78,21 @@ impl StatePaths {
         self.dir.join("launch")
     }
 
+    /// The directory of what headless turns read and wrote, by session.
+    pub fn turns(&self) -> PathBuf {
+        self.dir.join("turns")
+    }
+
+    /// The directory of the locks of those who drive a conversation.
+    pub fn drive(&self) -> PathBuf {
+        self.dir.join("drive")
+    }
+
+    /// The directory of what panes have shown before they ended.
+    pub fn logs(&self) -> PathBuf {
+        self.dir.join("logs")
+    }
+
     /// The log of a detached receiver.
     pub fn log(&self) -> PathBuf {
         self.dir.join("receiver.log")
@@ -86,7 +101,9 @@ impl StatePaths {
     /// Makes the directories, each for this user alone. One that others may
     /// write to is refused, never changed: it was not made for this.
     pub fn prepare(&self) -> io::Result<()> {
-        for dir in [&self.dir, &self.spool(), &self.launch(), &self.registry] {
+        let [turns, drive, logs] = [self.turns(), self.drive(), self.logs()];
+        for dir in [&self.dir, &self.spool(), &self.launch(), &turns, &drive, &logs, &self.registry]
+        {
             private_dir(dir)?;
             own_dir(dir, &fs::metadata(dir)?, 0o022)?;
         }

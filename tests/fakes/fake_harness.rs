@@ -72,6 +72,18 @@ enum Mode {
     Mute,
     /// Takes what is typed and does not show it.
     NoEcho,
+    /// A headless turn that never ends, and does not end when asked to.
+    NeverEnds,
+    /// A headless turn that prints 100 MB.
+    Huge,
+    /// A headless turn whose result is cut in the middle.
+    CutJson,
+    /// A headless turn that ends with `exitCode` after it took the prompt.
+    ExitAfter,
+    /// A headless turn that is killed by SIGKILL after it took the prompt.
+    KilledAfter,
+    /// Has no conversation to go on with.
+    RefusesResume,
 }
 
 impl Script {
@@ -94,6 +106,8 @@ struct Args {
     resume: bool,
     settings: Value,
     permission_mode: String,
+    print: bool,
+    stream: bool,
 }
 
 impl Args {
@@ -114,6 +128,8 @@ impl Args {
                 "--settings" => {
                     args.settings = serde_json::from_str(&words.next().unwrap()).unwrap();
                 }
+                "-p" | "--print" => args.print = true,
+                "--output-format" => args.stream = words.next().unwrap() == "stream-json",
                 "--permission-mode" => args.permission_mode = words.next().unwrap(),
                 _ => {}
             }
@@ -150,6 +166,8 @@ struct Fake {
     leaving: bool,
     paste: Option<Vec<u8>>,
     sequence: Option<Vec<u8>>,
+    /// The record that the next prompt follows.
+    head: Option<String>,
 }
 
 fn main() {
@@ -168,7 +186,12 @@ fn main() {
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
         .collect();
     let transcript = config.join("projects").join(project).join(format!("{}.jsonl", args.session));
-    if args.resume && !transcript.exists() {
+    if args.resume && (!transcript.exists() || script.mode == Mode::RefusesResume) {
+        if args.print {
+            let said = format!("No conversation found with session ID: {}\n", args.session);
+            io::stderr().write_all(said.as_bytes()).unwrap();
+            std::process::exit(1);
+        }
         println!("No conversation found with session ID: {}", args.session);
         std::process::exit(1);
     }
@@ -176,6 +199,7 @@ fn main() {
         println!("Error: Session ID {} is already in use.", args.session);
         std::process::exit(1);
     }
+    let head = last_uuid(&transcript);
     let mut fake = Fake {
         log: script.log.clone().or_else(|| from_env("FAKE_HARNESS_LOG")),
         prompts: script.prompts.clone().or_else(|| from_env("FAKE_HARNESS_PROMPTS")),
@@ -195,11 +219,91 @@ fn main() {
         leaving: false,
         paste: None,
         sequence: None,
+        head,
     };
-    fake.run();
+    if fake.args.print { fake.headless() } else { fake.run() }
+}
+
+/// The id of the last prompt in a transcript.
+fn last_uuid(transcript: &Path) -> Option<String> {
+    let text = fs::read_to_string(transcript).ok()?;
+    text.lines().rev().find_map(|line| {
+        let record: Value = serde_json::from_str(line).ok()?;
+        Some(record["uuid"].as_str()?.to_owned())
+    })
+}
+
+fn uuid() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    format!("{:x}-{}-fake", now.as_nanos(), std::process::id())
 }
 
 impl Fake {
+    /// One turn whose prompt comes on standard input.
+    fn headless(&mut self) {
+        let mut prompt = String::new();
+        io::stdin().read_to_string(&mut prompt).unwrap();
+        let source = if self.args.resume { "resume" } else { "startup" };
+        self.hook("SessionStart", json!({ "source": source, "model": "fake" }));
+        std::thread::sleep(self.script.millis(self.script.start_ms, Mode::SlowStart, 2000, 0));
+        self.note(&json!({ "prompt": prompt, "headless": true, "session": self.args.session }));
+        self.hook("UserPromptSubmit", json!({ "prompt": prompt }));
+        let uuid = uuid();
+        let parent = self.head.replace(uuid.clone());
+        self.record(&json!({
+            "parentUuid": parent, "isSidechain": false, "userType": "external", "type": "user",
+            "message": { "role": "user", "content": prompt }, "uuid": uuid,
+        }));
+        let session = &self.args.session;
+        if self.args.stream {
+            println!("{}", json!({ "type": "system", "subtype": "init", "session_id": session }));
+            let said = json!([{ "type": "text", "text": "On it.\u{1b}[2J" },
+                { "type": "tool_use", "name": "Bash", "input": { "command": "ls -l" } }]);
+            println!("{}", json!({ "type": "assistant", "message": { "content": said } }));
+            let result = json!([{ "type": "tool_result", "content": "total 0" }]);
+            println!("{}", json!({ "type": "user", "message": { "content": result } }));
+        }
+        match self.script.mode {
+            Mode::NeverEnds => {
+                let mut trap = Command::new("/bin/sh");
+                trap.args(["-c", "trap '' TERM; while :; do sleep 1; done"]);
+                let _ = trap.status();
+                std::thread::sleep(Duration::from_hours(1));
+            }
+            Mode::Huge => {
+                let line = format!("{}\n", "x".repeat(999));
+                for _ in 0..100_000 {
+                    io::stdout().write_all(line.as_bytes()).unwrap();
+                }
+            }
+            Mode::CutJson => {
+                print("{\"type\":\"result\",\"subtype\":\"succ");
+                std::process::exit(0);
+            }
+            Mode::ExitAfter => std::process::exit(self.script.exit_code.unwrap_or(1)),
+            Mode::KilledAfter => {
+                let own = rustix::process::getpid();
+                rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+            }
+            _ => {}
+        }
+        std::thread::sleep(self.script.millis(self.script.turn_ms, Mode::Busy, 2000, 50));
+        self.record(&json!({
+            "type": "assistant", "message": { "role": "assistant",
+            "content": [{ "type": "text", "text": "done" }] },
+        }));
+        self.hook("Stop", json!({ "stop_hook_active": false, "last_assistant_message": "done" }));
+        self.hook("SessionEnd", json!({ "reason": "other" }));
+        let session = &self.args.session;
+        println!(
+            "{}",
+            json!({
+                "type": "result", "subtype": "success", "is_error": false, "duration_ms": 1234,
+                "num_turns": 1, "result": "done", "session_id": session, "total_cost_usd": 0.0125,
+            })
+        );
+    }
+
     fn run(&mut self) {
         let stdin = io::stdin();
         let before = tcgetattr(&stdin).unwrap();
@@ -414,9 +518,10 @@ impl Fake {
     /// Prompts that waited go out in one turn.
     fn begin_turn(&mut self, prompts: &[String]) {
         for prompt in prompts {
-            let uuid = format!("{:08x}-fake", self.start.elapsed().as_micros());
+            let uuid = uuid();
+            let parent = self.head.replace(uuid.clone());
             self.record(&json!({
-                "parentUuid": null, "isSidechain": false, "userType": "external", "type": "user",
+                "parentUuid": parent, "isSidechain": false, "userType": "external", "type": "user",
                 "message": { "role": "user", "content": prompt }, "uuid": uuid,
             }));
             self.told.push(format!("❯ {prompt}"));

@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod attach;
 mod cli;
 mod config;
 mod demo;
@@ -18,12 +19,14 @@ mod inbox;
 mod install;
 mod install_faults;
 mod main_job;
+mod process;
 mod readme;
 mod receiver;
 mod refusals;
 mod registry;
 mod routing;
 mod schema;
+mod stream;
 mod support;
 mod tidy;
 mod tmux;

@@ -86,6 +86,8 @@ pub struct World {
     pub tmux: TmuxServer,
     pub home: PathBuf,
     pub project: PathBuf,
+    /// What programs started here find on their `PATH`.
+    pub path: String,
     receiver: Option<Receiver>,
 }
 
@@ -93,6 +95,8 @@ struct Receiver {
     child: std::process::Child,
     url: String,
 }
+
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 pub const SECRET: &str = "a secret of the tests";
 
@@ -104,17 +108,22 @@ impl World {
         let home = tmux.dir.path().join("h");
         let project = home.join("project");
         std::fs::create_dir_all(project.join(".the-loop")).unwrap();
-        let world = Self { tmux, home, project, receiver: None };
+        let world = Self { tmux, home, project, path: PATH.to_owned(), receiver: None };
         world.configure(changes, "");
         world
     }
 
     /// Writes the configuration: `routing` goes below its key, `tools` too.
     pub fn configure(&self, routing: &str, tools: &str) {
+        self.configure_runner("tmux", routing, tools);
+    }
+
+    /// Writes the configuration with this `routing.runner`.
+    pub fn configure_runner(&self, runner: &str, routing: &str, tools: &str) {
         let socket = self.tmux.socket.display();
         let indented = routing.lines().flat_map(|line| ["  ", line, "\n"]).collect::<String>();
         let text = format!(
-            "tools:\n  tmux:\n    path: {}\n{tools}routing:\n  runner: tmux\n  spawnOnUnmatched: labeled\n  \
+            "tools:\n  tmux:\n    path: {}\n{tools}routing:\n  runner: {runner}\n  spawnOnUnmatched: labeled\n  \
              autoExecuteLabel: go\n  authorizedUsers: [alice]\n{indented}  \
              tmux:\n    socket: {socket}\n    readyTimeoutSeconds: 20\n\
              webhooks:\n  ghWebhook:\n    port: 0\n",
@@ -134,7 +143,7 @@ impl World {
             .args(args)
             .env_clear()
             .env("HOME", &self.home)
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("PATH", &self.path)
             .env("LANG", "C.UTF-8")
             .env("TERM", "xterm-256color")
             .env("SHELL", "/bin/sh")

@@ -18,6 +18,7 @@ use crate::cli::setup::Loaded;
 use crate::core::config::{HarnessName, RunnerKind};
 use crate::doctor::tool::{Tool, ToolId};
 use crate::doctor::{self, Needs};
+use crate::host::tmux::{Server, Tmux};
 use crate::serve::daemon::{Daemon, Setup};
 use crate::serve::receiver::Secret;
 
@@ -52,10 +53,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         loaded.config.routing.runner =
             if runner == "tmux" { RunnerKind::Tmux } else { RunnerKind::Process };
     }
-    if loaded.config.routing.runner == RunnerKind::Process {
-        return Err(Failure::refused("the runner `process` is not part of this version")
-            .hint("start with `--runner tmux`, or set `routing.runner: tmux`"));
-    }
     if args.detached {
         rustix::process::setsid()
             .map_err(|error| Failure::failed("could not leave the terminal").because(error))?;
@@ -77,9 +74,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
 async fn foreground(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCode, Failure> {
     start_log();
     let setup = check(context, args, loaded).await?;
-    let runner_note = match setup.tmux.server() {
-        crate::host::tmux::Server::Default => String::new(),
-        crate::host::tmux::Server::Socket(path) => format!(" (tmux -S {})", path.display()),
+    let place = match (setup.config.routing.runner, setup.tmux.as_ref().map(Tmux::server)) {
+        (RunnerKind::Tmux, Some(Server::Socket(path))) => {
+            format!("Sessions are in tmux (tmux -S {})", path.display())
+        }
+        (RunnerKind::Tmux, _) => "Sessions are in tmux".to_owned(),
+        (RunnerKind::Process, _) => "Sessions are headless".to_owned(),
     };
     let users = setup.config.routing.authorized_users.is_empty();
     let daemon = Daemon::bind(setup).await?;
@@ -94,10 +94,9 @@ async fn foreground(context: &Context, args: &Args, loaded: Loaded) -> Result<Ex
             .printer
             .note("warning: `routing.authorizedUsers` is empty: no person's event is acted on");
     }
-    context.printer.note(&format!(
-        "Receiving on {}\nSessions are in tmux{runner_note}: `the-loop sessions list`",
-        daemon.url()
-    ));
+    context
+        .printer
+        .note(&format!("Receiving on {}\n{place}: `the-loop sessions list`", daemon.url()));
     let stop = CancellationToken::new();
     let watch = watch_signals(stop.clone())?;
     let (result, ()) = tokio::join!(Box::pin(daemon.run(stop.clone())), async {
@@ -137,17 +136,21 @@ async fn check(context: &Context, args: &Args, loaded: Loaded) -> Result<Setup, 
         return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
             .hint("`the-loop doctor` shows every check"));
     }
-    let tmux = report
-        .tool(ToolId::Tmux)
-        .cloned()
-        .ok_or_else(|| Failure::refused("tmux was not found").hint("run `the-loop doctor`"))?;
+    let tmux = match report.tool(ToolId::Tmux) {
+        Some(tool) => Some(tool.clone()),
+        // Sessions from before may be in tmux, whatever new ones are.
+        None => doctor::find(ToolId::Tmux, &context.env, &dirs, &config.tools).await,
+    };
+    if tmux.is_none() && config.routing.runner == RunnerKind::Tmux {
+        return Err(Failure::refused("tmux was not found").hint("run `the-loop doctor`"));
+    }
     let harnesses: BTreeMap<HarnessName, Tool> = report
         .tool(ToolId::Claude)
         .map(|tool| (HarnessName::Claude, tool.clone()))
         .into_iter()
         .collect();
     Ok(Setup {
-        tmux: crate::cli::tools::server_of(tmux, &config, &paths),
+        tmux: tmux.map(|tmux| crate::cli::tools::server_of(tmux, &config, &paths)),
         program: Tool::this_program(&context.env),
         config,
         file,

@@ -3,12 +3,15 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use super::{Context, Failure, Loaded, Registry, SessionStatus, Slug, resolve, tools};
+use super::{Context, Failure, Loaded, Registry, SessionStatus, Slug, drive, fit, resolve, tools};
+use crate::base::text::visible;
+use crate::core::config::RunnerKind;
 
 /// Look at a session's agent, and type to it
 ///
-/// Leave with tmux's own key (`C-b d`); the agent goes on. Without ITEM, the
-/// only session there is.
+/// Leave with tmux's own key (`C-b d`); the agent goes on. A headless session is
+/// taken over with the agent's own program: its events wait until that ends.
+/// Without ITEM, pick one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  the-loop sessions attach 15\n  \
                         the-loop sessions attach 15 --read-only")]
@@ -26,8 +29,18 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
     let slug = match &args.item {
         Some(item) => resolve(&loaded, item)?.0,
-        None => only_session(&loaded)?,
+        None => pick(context, &loaded)?,
     };
+    let (_, record) = resolve(&loaded, slug.as_str())?;
+    let is_shown = record.runner == RunnerKind::Tmux;
+    if record.is_headless() && !(is_shown && args.read_only) {
+        if args.read_only {
+            return Err(Failure::refused("a headless session has no screen to look at")
+                .hint(format!("`the-loop sessions logs {slug}` shows its turns")));
+        }
+        needs_terminal()?;
+        return drive::run(context, &loaded, &slug, &record);
+    }
     let (tmux, pane) = context.block_on(async {
         let tmux = tools::tmux(context, &loaded).await?;
         let pane = tmux.find(&slug.tmux_name()).await.map_err(|error| {
@@ -39,9 +52,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::refused(format!("no agent of `{slug}` runs now"))
             .hint("its next event starts it again; `the-loop sessions list` shows what is live"));
     };
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::refused("attaching needs a terminal on standard input"));
-    }
+    needs_terminal()?;
     // Inside the same server the client moves; a second one inside it would nest.
     let enclosing = context.env.var("TMUX").unwrap_or_default();
     let is_inside = enclosing.split(',').nth(1) == Some(pane.server.as_str());
@@ -54,17 +65,47 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     Err(Failure::failed("could not attach").because(invocation.exec()))
 }
 
-/// The session that is meant when none is named: the only one there is.
-fn only_session(loaded: &Loaded) -> Result<Slug, Failure> {
+fn needs_terminal() -> Result<(), Failure> {
+    if std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    Err(Failure::refused("attaching needs a terminal on standard input"))
+}
+
+/// The session that is meant when none is named: the only one there is, or the
+/// one that a person picks.
+fn pick(context: &Context, loaded: &Loaded) -> Result<Slug, Failure> {
     let sessions = Registry::open(&loaded.paths.registry).load_all();
-    let open: Vec<_> = sessions
+    let mut open: Vec<_> = sessions
         .records
         .iter()
         .filter(|(_, record)| record.status != SessionStatus::Closed)
         .collect();
+    open.sort_by_key(|(_, record)| {
+        std::cmp::Reverse(record.last_event_at.unwrap_or(record.created_at))
+    });
     match open[..] {
         [] => Err(Failure::refused("there is no session to attach to")),
         [(slug, _)] => Ok(slug.clone()),
+        _ if std::io::stdin().is_terminal() => {
+            for (number, (_, record)) in open.iter().enumerate() {
+                let title = record.work_item.title.as_deref().map(visible).unwrap_or_default();
+                let item = record.work_item.reference.short();
+                let line = format!("{:>3}  {item}  {title}", number + 1);
+                context.printer.note(&fit(line.trim_end(), 80));
+            }
+            context.printer.note(&format!("which one? 1-{} and Enter:", open.len()));
+            let mut answer = String::new();
+            std::io::stdin()
+                .read_line(&mut answer)
+                .map_err(|error| Failure::failed("could not read the answer").because(error))?;
+            let number: usize = answer.trim().parse().unwrap_or(0);
+            number
+                .checked_sub(1)
+                .and_then(|index| open.get(index))
+                .map(|(slug, _)| (*slug).clone())
+                .ok_or_else(|| Failure::refused("none was picked"))
+        }
         _ => {
             let names = open.iter().map(|(_, record)| {
                 format!("the-loop sessions attach '{}'", record.work_item.reference.short())

@@ -7,9 +7,14 @@ use tokio::time::Instant;
 
 use super::{Context, Failure, Loaded, Registry, SessionStatus, Slug, resolve, tools};
 use crate::base::ids::DeliveryId;
+use crate::core::config::RunnerKind;
 use crate::core::outcome::State;
+use crate::core::session::SessionRecord;
+use crate::host::pane_log;
+use crate::host::runner::end_turn;
 use crate::serve::control;
 use crate::state::inbox::{Inbox, LocalMessage};
+use crate::state::turns::Turns;
 
 /// How long the receiver may take.
 const CLOSED_WITHIN: Duration = Duration::from_secs(15);
@@ -29,12 +34,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
     let (slug, record) = resolve(&loaded, &args.item)?;
     let short = record.work_item.reference.short();
-    let message = LocalMessage { item: record.work_item.reference, text: None };
+    let message = LocalMessage { item: record.work_item.reference.clone(), text: None };
     context.block_on(async {
         if let Some(id) = control::send_local(&loaded.paths.control(), &message).await? {
             await_end(&loaded, &id).await?;
         } else {
-            close_here(context, &loaded, &slug).await?;
+            close_here(context, &loaded, &slug, &record).await?;
         }
         context.printer.note(&format!("{short} is closed; its next event resumes it"));
         Ok(ExitCode::SUCCESS)
@@ -64,16 +69,36 @@ async fn await_end(loaded: &Loaded, id: &DeliveryId) -> Result<(), Failure> {
 }
 
 /// Closes the session without a receiver.
-async fn close_here(context: &Context, loaded: &Loaded, slug: &Slug) -> Result<(), Failure> {
+async fn close_here(
+    context: &Context,
+    loaded: &Loaded,
+    slug: &Slug,
+    record: &SessionRecord,
+) -> Result<(), Failure> {
+    if let Ok(Some(turn)) = Turns::of(&loaded.paths, slug).live()
+        && let Some(mark) = turn.mark()
+    {
+        end_turn(&mark).await;
+    }
+    if record.runner == RunnerKind::Tmux {
+        end_pane(context, loaded, slug).await?;
+    }
+    Registry::open(&loaded.paths.registry)
+        .update(slug, |record| record.status = SessionStatus::Closed)
+        .map(drop)
+        .map_err(|error| Failure::failed("could not note that it is closed").because(error))?;
+    context.printer.note("no receiver runs: the agent was ended from here");
+    Ok(())
+}
+
+async fn end_pane(context: &Context, loaded: &Loaded, slug: &Slug) -> Result<(), Failure> {
     let failed = |error| Failure::failed("could not end the agent").because(error);
     let tmux = tools::tmux(context, loaded).await?;
     if let Some(pane) = tmux.find(&slug.tmux_name()).await.map_err(failed)?
         && pane.is_of(slug)
     {
+        pane_log::keep(&loaded.paths, slug, &tmux, &pane).await;
         tmux.kill(&pane).await.map_err(failed)?;
     }
-    Registry::open(&loaded.paths.registry)
-        .update(slug, |record| record.status = SessionStatus::Closed)
-        .map(drop)
-        .map_err(|error| Failure::failed("could not note that it is closed").because(error))
+    Ok(())
 }

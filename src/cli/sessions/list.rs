@@ -107,6 +107,7 @@ pub(super) fn session_json(record: &SessionRecord, live: &Live) -> Value {
         "harness": record.harness,
         "harnessSessionId": record.harness_session_id,
         "runner": record.runner,
+        "view": record.view,
         "tmuxTarget": record.tmux_target,
         "tmuxSocket": record.tmux_socket,
         "status": record.status,
@@ -115,6 +116,7 @@ pub(super) fn session_json(record: &SessionRecord, live: &Live) -> Value {
         "pullRequests": record.pull_requests,
         "createdAt": record.created_at,
         "lastEventAt": record.last_event_at,
+        "lastTurn": record.last_turn,
         "failure": record.failure,
     })
 }

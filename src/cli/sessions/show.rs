@@ -66,6 +66,7 @@ fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
         ("tmux socket", record.tmux_socket.as_deref().map(path)),
         ("directory", Some(path(&record.cwd))),
         ("pull requests", Some(pull_requests).filter(|text| !text.is_empty())),
+        ("last turn", record.last_turn.as_deref().map(visible)),
         ("created", Some(when(record.created_at))),
         ("last event", Some(record.last_event_at.map_or("none yet".to_owned(), when))),
     ];

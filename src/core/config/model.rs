@@ -48,9 +48,12 @@ pub struct Routing {
     /// The directory a session is started in, relative to the directory that
     /// holds `.the-loop`.
     pub spawn_workdir: PathBuf,
-    /// How many starts may be under way at once.
+    /// How many starts and headless turns may be under way at once.
     #[serde(deserialize_with = "values::dispatches")]
     pub max_concurrent_dispatches: u16,
+    /// How long a headless turn may take, in seconds.
+    #[serde(deserialize_with = "values::seconds")]
+    pub dispatch_timeout_seconds: u32,
     /// Arguments added to a harness's own, by harness.
     pub harness_args: BTreeMap<HarnessName, Vec<String>>,
     /// Settings of the tmux runner.
@@ -69,6 +72,7 @@ impl Default for Routing {
             repositories: Vec::new(),
             spawn_workdir: PathBuf::from("."),
             max_concurrent_dispatches: 4,
+            dispatch_timeout_seconds: 1800,
             harness_args: BTreeMap::new(),
             tmux: TmuxConfig::default(),
         }
@@ -140,6 +144,8 @@ pub struct TmuxConfig {
     pub socket: Option<PathBuf>,
     /// Columns and lines of a session's window, `COLUMNSxLINES`.
     pub size: WindowSize,
+    /// What a new session's window shows.
+    pub view: TmuxView,
     /// How long a started agent may take until it is ready, in seconds.
     #[serde(deserialize_with = "values::seconds")]
     pub ready_timeout_seconds: u32,
@@ -147,8 +153,24 @@ pub struct TmuxConfig {
 
 impl Default for TmuxConfig {
     fn default() -> Self {
-        Self { socket: None, size: WindowSize::default(), ready_timeout_seconds: 60 }
+        Self {
+            socket: None,
+            size: WindowSize::default(),
+            view: TmuxView::Tui,
+            ready_timeout_seconds: 60,
+        }
     }
+}
+
+/// `routing.tmux.view`: what the window of a session shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TmuxView {
+    /// The agent's own terminal program, typed into.
+    #[default]
+    Tui,
+    /// Only what headless turns say; nobody can type.
+    Stream,
 }
 
 /// The size of a session's window.

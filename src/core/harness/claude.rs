@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{DeliverProfile, HarnessAdapter, Signal, StartPlan, StartSpec, hooks};
+use super::{DeliverProfile, HarnessAdapter, OneShotSpec, Signal, StartPlan, StartSpec, hooks};
 use crate::base::ids::Marker;
 use crate::core::config::HarnessName;
 use crate::core::inject::screen::{Reading, Screen};
@@ -54,6 +54,24 @@ impl HarnessAdapter for Claude {
             // starts a new background session, with a daemon that outlives tmux.
             env: vec![("CLAUDE_CODE_DISABLE_AGENT_VIEW".to_owned(), "1".to_owned())],
         }
+    }
+
+    fn oneshot(&self, spec: &OneShotSpec<'_>) -> StartPlan {
+        let form = if spec.stream {
+            ["-p", "--output-format", "stream-json", "--verbose"].as_slice()
+        } else {
+            ["-p", "--output-format", "json"].as_slice()
+        };
+        let StartPlan { args, env } = self.start(&spec.start);
+        StartPlan { args: form.iter().map(|arg| (*arg).to_owned()).chain(args).collect(), env }
+    }
+
+    fn refuses_resume(&self, said: &str) -> bool {
+        said.contains("No conversation found")
+    }
+
+    fn refuses_start(&self, said: &str) -> bool {
+        said.contains("is already in use")
     }
 
     fn read_screen(&self, screen: &Screen<'_>) -> Reading {

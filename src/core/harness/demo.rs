@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{DeliverProfile, HarnessAdapter, Signal, StartPlan, StartSpec, claude, hooks};
+use super::{
+    DeliverProfile, HarnessAdapter, OneShotSpec, Signal, StartPlan, StartSpec, claude, hooks,
+};
 use crate::base::ids::Marker;
 use crate::core::config::HarnessName;
 use crate::core::inject::screen::{Reading, Screen};
@@ -27,6 +29,24 @@ impl HarnessAdapter for Demo {
         let args = fixed.into_iter().chain(spec.extra_args.iter().cloned()).collect();
         // It writes its signals itself, to the spool that every agent is given.
         StartPlan { args, env: Vec::new() }
+    }
+
+    fn oneshot(&self, spec: &OneShotSpec<'_>) -> StartPlan {
+        let mut plan = self.start(&spec.start);
+        plan.args.push("--print".to_owned());
+        if spec.stream {
+            plan.args.push("--stream".to_owned());
+        }
+        plan
+    }
+
+    /// It remembers nothing, so it goes on with everything.
+    fn refuses_resume(&self, _said: &str) -> bool {
+        false
+    }
+
+    fn refuses_start(&self, _said: &str) -> bool {
+        false
     }
 
     fn read_screen(&self, screen: &Screen<'_>) -> Reading {

@@ -24,6 +24,7 @@ pub struct SignalLog {
     dir: PathBuf,
     last: Option<String>,
     ready_at: Option<Timestamp>,
+    began_at: Option<Timestamp>,
     asks: Option<String>,
     conversation: Option<HarnessSessionId>,
     taken: BTreeSet<String>,
@@ -46,6 +47,7 @@ impl SignalLog {
             dir: dir.to_path_buf(),
             last: None,
             ready_at: None,
+            began_at: None,
             asks: None,
             conversation: None,
             taken: BTreeSet::new(),
@@ -59,6 +61,7 @@ impl SignalLog {
             match self.harness.signal_of(&entry.raw) {
                 Some(Signal::Ready { session_id, transcript }) => {
                     self.ready_at = Some(entry.at);
+                    self.began_at = Some(entry.at);
                     self.conversation = Some(session_id);
                     self.asks = None;
                     if let Some(path) = transcript
@@ -87,9 +90,19 @@ impl SignalLog {
         self.ready_at.is_some_and(|at| at >= since)
     }
 
+    /// Whether the agent was ready at some time since, also when it ended again.
+    pub(super) fn began_since(&self, since: Timestamp) -> bool {
+        self.began_at.is_some_and(|at| at >= since)
+    }
+
     /// The conversation's id as the agent named it.
     pub fn conversation(&self) -> Option<&HarnessSessionId> {
         self.conversation.as_ref()
+    }
+
+    /// Whether the agent took anything in the conversation it named last.
+    pub fn has_begun(&self, conversation: &HarnessSessionId) -> bool {
+        self.conversation.as_ref() == Some(conversation) && !self.taken.is_empty()
     }
 
     /// What the agent last said that it waits for.

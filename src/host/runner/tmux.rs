@@ -23,6 +23,7 @@ use crate::core::inject::{Outcome, Progress};
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
+use crate::host::pane_log;
 use crate::host::tmux::{NewSession, Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::paths::StatePaths;
@@ -115,7 +116,13 @@ impl TmuxRunner {
                 self.adopt(slug, &record, pane);
                 Ok(())
             }
-            _ => Box::pin(self.spawn(slug, &record)).await,
+            dead => {
+                // Its last words go with the pane that is replaced.
+                if let Some(pane) = dead {
+                    pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;
+                }
+                Box::pin(self.spawn(slug, &record)).await
+            }
         }
     }
 
@@ -237,7 +244,7 @@ impl TmuxRunner {
                 tracing::warn!(%slug, %error, "could not read the spool");
             }
             if signals.is_ready_since(began) {
-                self.note(slug, |record| record.status = SessionStatus::Active);
+                self.note(slug, be_active);
                 return Ok(());
             }
             let state = match self.parts.tmux.look(&live.pane).await {
@@ -325,7 +332,7 @@ impl TmuxRunner {
     fn note_accepted(&self, slug: &Slug, id: &DeliveryId, signals: &SignalLog) {
         let now = self.parts.clock.now();
         self.note(slug, |record| {
-            record.status = SessionStatus::Active;
+            be_active(record);
             record.failure = None;
             record.conversation_started = true;
             record.note_delivery(id, now);
@@ -342,6 +349,7 @@ impl TmuxRunner {
             self.parts.tmux.find(&slug.tmux_name()).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
+            pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;
             self.parts.tmux.kill(&pane).await.map_err(|error| chain(&error))?;
         }
         self.parts
@@ -369,6 +377,13 @@ impl TmuxRunner {
         if let Err(error) = self.parts.registry.update(slug, change) {
             tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
         }
+    }
+}
+
+/// The agent works; a pause that came meanwhile stays.
+fn be_active(record: &mut SessionRecord) {
+    if record.status != SessionStatus::Paused {
+        record.status = SessionStatus::Active;
     }
 }
 

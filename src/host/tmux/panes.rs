@@ -135,7 +135,7 @@ impl Tmux {
             "-p",
             "-J",
             "-S",
-            "-500",
+            &format!("-{}", lines.max(500)),
             "-t",
             &pane.pane_id,
         ]);

@@ -1,0 +1,152 @@
+//! `the-loop sessions attach` for a headless session: a person takes the
+//! conversation over on this terminal, with the harness's own resume.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::{Context, Failure, Loaded, Slug};
+use crate::base::files::atomic;
+use crate::base::files::lock::{LockError, LockFile};
+use crate::core::config::HarnessName;
+use crate::core::harness::Harness;
+use crate::core::session::SessionRecord;
+use crate::doctor;
+use crate::doctor::tool::{Tool, ToolId};
+use crate::host::runner::{SignalLog, resume_invocation};
+use crate::state::drive::Drive;
+use crate::state::turns::Turns;
+
+/// How often the running turn is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often the lock is tried: whoever looks at it holds it for a moment.
+const TRIES: u32 = 10;
+
+/// Takes the conversation over until the harness ends.
+pub(super) fn run(
+    context: &Context,
+    loaded: &Loaded,
+    slug: &Slug,
+    record: &SessionRecord,
+) -> Result<ExitCode, Failure> {
+    let failed = |error| Failure::failed("could not prepare the state directory").because(error);
+    loaded.paths.prepare().map_err(failed)?;
+    let drive = Drive::of(&loaded.paths, slug);
+    context.block_on(async {
+        // Held until the harness has ended; a kill releases it.
+        let mut attached = attach(&drive, slug).await?;
+        let _ = attached.describe(&format!("pid {}", std::process::id()));
+        let turn = await_turn(context, loaded, &drive, slug).await?;
+        // What the turns wrote meanwhile counts: a fresh conversation has another id.
+        let record = super::resolve(loaded, record.work_item.reference.short().as_str())
+            .map_or_else(|_| record.clone(), |(_, record)| record);
+        let record = with_what_was_taken(loaded, slug, record);
+        let program = Tool::this_program(&context.env);
+        let harnesses = harnesses(context, loaded, record.harness).await?;
+        let routing = &loaded.config.routing;
+        let invocation = resume_invocation(&program, &harnesses, routing, &loaded.paths, &record)
+            .map_err(|text| Failure::refused(format!("cannot attach: {text}")))?;
+        let invocation = match context.env.var_os("TERM") {
+            Some(term) => invocation.env("TERM", term),
+            None => invocation,
+        };
+        let file = loaded.paths.launch().join(format!("{slug}.attach.json"));
+        let stored = serde_json::to_vec(&invocation.stored())
+            .map_err(|error| Failure::failed("could not store the command").because(error))?;
+        atomic::write(&file, &stored)
+            .map_err(|error| Failure::failed("could not store the command").because(error))?;
+        let _ = fs_err::remove_file(drive.agent());
+        context.printer.note("its events wait until you leave");
+        let status = program
+            .invocation()
+            .arg("launch")
+            .arg("--claim")
+            .arg(drive.agent())
+            .arg(&file)
+            .run_on_terminal()
+            .await
+            .map_err(|error| Failure::failed("could not start the agent").because(error))?;
+        let _ = fs_err::remove_file(drive.agent());
+        drop(turn);
+        drop(attached);
+        if status.success() {
+            Ok(ExitCode::SUCCESS)
+        } else {
+            Err(Failure::failed(format!("the agent ended with {status}")))
+        }
+    })
+}
+
+/// The entry, with a conversation that was begun while no receiver noted it.
+fn with_what_was_taken(loaded: &Loaded, slug: &Slug, mut record: SessionRecord) -> SessionRecord {
+    let spool = loaded.paths.spool().join(slug.as_str());
+    let mut signals = SignalLog::new(Harness::named(record.harness), &spool);
+    // What cannot be read says nothing: the entry counts.
+    if signals.refresh().is_ok() && signals.has_begun(&record.harness_session_id) {
+        record.conversation_started = true;
+    }
+    record
+}
+
+async fn attach(drive: &Drive, slug: &Slug) -> Result<LockFile, Failure> {
+    let mut tries = 0;
+    loop {
+        match drive.try_attach() {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Held { .. }) if tries < TRIES => tries += 1,
+            Err(LockError::Held { holder, .. }) => {
+                return Err(Failure::refused(format!(
+                    "somebody is attached to `{slug}` already ({holder})"
+                ))
+                .hint("two drivers of one conversation would destroy its history"));
+            }
+            Err(error) => {
+                return Err(Failure::failed("could not take the session's lock").because(error));
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Waits for the running turn's end, and keeps others from beginning.
+async fn await_turn(
+    context: &Context,
+    loaded: &Loaded,
+    drive: &Drive,
+    slug: &Slug,
+) -> Result<LockFile, Failure> {
+    let turns = Turns::of(&loaded.paths, slug);
+    let mut is_told = false;
+    loop {
+        match drive.try_turn() {
+            // A turn whose receiver was killed goes on without the lock.
+            Ok(lock) if turns.live().is_ok_and(|turn| turn.is_none()) => return Ok(lock),
+            Ok(_) | Err(LockError::Held { .. }) => {}
+            Err(error) => {
+                return Err(Failure::failed("could not take the session's lock").because(error));
+            }
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            context.printer.note("a turn runs: waiting for its end (C-c gives up)");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn harnesses(
+    context: &Context,
+    loaded: &Loaded,
+    name: HarnessName,
+) -> Result<BTreeMap<HarnessName, Tool>, Failure> {
+    let mut found = BTreeMap::new();
+    if name == HarnessName::Claude {
+        let dirs = context.dirs()?;
+        let tool = doctor::find(ToolId::Claude, &context.env, &dirs, &loaded.config.tools).await;
+        let tool = tool.ok_or_else(|| {
+            Failure::refused("the harness `claude` was not found")
+                .hint("`the-loop doctor` says what is missing")
+        })?;
+        found.insert(name, tool);
+    }
+    Ok(found)
+}

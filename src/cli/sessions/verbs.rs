@@ -1,0 +1,161 @@
+//! `the-loop sessions pause`, `resume`, `register` and `link-pr`: changes of a
+//! session's entry, made by the receiver where one runs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::{Context, Failure, Loaded, Registry, resolve};
+use crate::base::clock::Clock;
+use crate::base::ids::{HarnessSessionId, WorkItem};
+use crate::base::random;
+use crate::core::config::{HarnessName, RunnerKind};
+use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
+use crate::serve::control::{self, SessionVerb, VerbError};
+
+/// Keep a session's events back, and leave its agent alone
+///
+/// What comes in waits, in order, also across a restart of the receiver.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  the-loop sessions pause octo/hello#15")]
+pub(super) struct PauseArgs {
+    /// The session: `15`, `owner/repo#15`, a URL or the slug
+    item: String,
+}
+
+/// Let a paused session's events go on, in order
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  the-loop sessions resume octo/hello#15")]
+pub(super) struct ResumeArgs {
+    /// The session: `15`, `owner/repo#15`, a URL or the slug
+    item: String,
+}
+
+/// Make a session for an item by hand; its next event starts the agent
+///
+/// This is how a session begins where `routing.spawnOnUnmatched` is `never`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  the-loop sessions register octo/hello#15\n  \
+                        the-loop sessions register octo/hello#15 --session-id ID --cwd ../hello")]
+pub(super) struct RegisterArgs {
+    /// The issue or pull request: `owner/repo#15` or its URL
+    item: String,
+
+    /// The agent, instead of `routing.defaultHarness`
+    #[arg(long, value_name = "NAME", value_parser = ["claude", "demo"])]
+    harness: Option<String>,
+
+    /// The directory to work in, instead of `routing.spawnWorkdir`
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+
+    /// Go on with this conversation of the agent
+    #[arg(long, value_name = "ID")]
+    session_id: Option<HarnessSessionId>,
+}
+
+/// Let a pull request's events go to a session
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  the-loop sessions link-pr octo/hello#15 octo/hello#16")]
+pub(super) struct LinkArgs {
+    /// The session: `15`, `owner/repo#15`, a URL or the slug
+    item: String,
+
+    /// The pull request: `16` in the item's repository, `owner/repo#16`, a URL
+    pull_request: String,
+}
+
+/// Runs `pause`.
+pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    let item = resolve(&loaded, &args.item)?.1.work_item.reference;
+    let short = item.short();
+    change(context, &loaded, &SessionVerb::Pause { item })?;
+    context.printer.note(&format!(
+        "{short} is paused: its events wait until `the-loop sessions resume '{short}'`"
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `resume`.
+pub(super) fn resume(context: &Context, args: &ResumeArgs) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    let item = resolve(&loaded, &args.item)?.1.work_item.reference;
+    let short = item.short();
+    change(context, &loaded, &SessionVerb::Resume { item })?;
+    context.printer.note(&format!("{short} goes on"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `register`.
+pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    let item = work_item(&args.item)?;
+    let routing = &loaded.config.routing;
+    let harness = match args.harness.as_deref() {
+        Some("demo") => HarnessName::Demo,
+        Some(_) => HarnessName::Claude,
+        None => routing.default_harness,
+    };
+    let cwd = match &args.cwd {
+        Some(dir) => context.env.cwd().join(dir),
+        None => loaded.project.join(&routing.spawn_workdir),
+    };
+    let cwd = fs_err::canonicalize(&cwd)
+        .map_err(|error| Failure::refused("the session has no directory").because(error))?;
+    let short = item.short();
+    let mut record = SessionRecord::new(
+        RecordedItem { reference: item, title: None, url: None },
+        harness,
+        args.session_id.clone().unwrap_or_else(|| HarnessSessionId::uuid(random::bytes())),
+        cwd,
+        routing.runner,
+        Clock::System.now(),
+    );
+    record.status = SessionStatus::Active;
+    record.conversation_started = args.session_id.is_some();
+    if routing.runner == RunnerKind::Tmux {
+        record.view = routing.tmux.view;
+        record.tmux_socket.clone_from(&routing.tmux.socket);
+    }
+    change(context, &loaded, &SessionVerb::Register { record: Box::new(record) })?;
+    context.printer.note(&format!("{short} has a session; its next event starts the agent"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `link-pr`.
+pub(super) fn link(context: &Context, args: &LinkArgs) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    let item = resolve(&loaded, &args.item)?.1.work_item.reference;
+    let number = args.pull_request.strip_prefix('#').unwrap_or(&args.pull_request);
+    let pull_request = match number.parse() {
+        Ok(number) if number > 0 => item.repo.item(number),
+        _ => work_item(&args.pull_request)?,
+    };
+    let (short, linked) = (item.short(), pull_request.short());
+    change(context, &loaded, &SessionVerb::LinkPr { item, pull_request })?;
+    context.printer.note(&format!("events of {linked} go to the session of {short}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn work_item(text: &str) -> Result<WorkItem, Failure> {
+    text.parse().map_err(|_| {
+        Failure::refused(format!("`{}` names no issue", crate::base::text::visible(text)))
+            .hint("write `owner/repo#15`, or its URL")
+    })
+}
+
+fn change(context: &Context, loaded: &Loaded, verb: &SessionVerb) -> Result<(), Failure> {
+    let socket = loaded.paths.control();
+    let is_done = context.block_on(async { control::ask_verb(&socket, verb).await })?;
+    if is_done {
+        return Ok(());
+    }
+    control::apply(&Registry::open(&loaded.paths.registry), verb).map_err(|error| match error {
+        VerbError::Registry { .. } => {
+            Failure::failed("could not change the session").because(error)
+        }
+        error => Failure::refused(error.to_string()),
+    })?;
+    context.printer.note("no receiver runs: the session's entry was changed");
+    Ok(())
+}

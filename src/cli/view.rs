@@ -1,0 +1,123 @@
+//! `the-loop view DIR`: what a pane with `view: stream` runs. It shows what the
+//! headless turns of one session say, and takes no key.
+
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+use super::Context;
+use crate::base::failure::Failure;
+use crate::base::text::visible;
+use crate::core::harness::rendered;
+use crate::state::turns::{Turn, Turns};
+
+/// How often the turns are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// The longest line that is waited for; a longer one is shown in parts.
+const MAX_LINE: usize = 1 << 20;
+
+/// Show the headless turns of a session
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The directory of the session's turns
+    dir: PathBuf,
+}
+
+/// Runs the command until its pane ends.
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    silence();
+    let failed = |error| Failure::failed("could not read the turns").because(error);
+    let turns = Turns::in_dir(&args.dir);
+    context.block_on(async {
+        say(&["(the turns of this session; keys do nothing here)".to_owned()]);
+        let mut shown: Option<Shown> = None;
+        loop {
+            for turn in turns.list().map_err(failed)? {
+                if shown.as_ref().is_some_and(|shown| turn.dir() < shown.turn.dir()) {
+                    continue;
+                }
+                if shown.as_ref().is_none_or(|shown| shown.turn != turn) {
+                    if let Some(old) = &mut shown {
+                        old.show_more();
+                    }
+                    say(&heading(&turn));
+                    shown = Some(Shown { turn, read_to: 0, rest: Vec::new() });
+                }
+                if let Some(shown) = &mut shown {
+                    shown.show_more();
+                }
+            }
+            // Keys are read and dropped: nothing waits for the next program.
+            tokio::time::sleep(LOOK).await;
+        }
+    })
+}
+
+/// How a turn is announced: when, and for which delivery.
+pub(crate) fn heading(turn: &Turn) -> Vec<String> {
+    let about = turn.about();
+    let text = about.map_or_else(String::new, |about| {
+        format!("{:.0}  {}", about.began, visible(about.delivery.as_str()))
+    });
+    vec![String::new(), format!("── {text} ──")]
+}
+
+struct Shown {
+    turn: Turn,
+    read_to: u64,
+    rest: Vec<u8>,
+}
+
+impl Shown {
+    fn show_more(&mut self) {
+        // What cannot be read now is tried again at the next look.
+        if let Ok(new) = read_from(&self.turn.stdout(), &mut self.read_to) {
+            self.rest.extend(new);
+        }
+        let end = match self.rest.iter().rposition(|byte| *byte == b'\n') {
+            Some(last) => last + 1,
+            None if self.rest.len() > MAX_LINE => self.rest.len(),
+            None => return,
+        };
+        let lines: Vec<u8> = self.rest.drain(..end).collect();
+        let text = String::from_utf8_lossy(&lines);
+        say(&text.lines().flat_map(rendered).collect::<Vec<_>>());
+    }
+}
+
+fn read_from(path: &Path, read_to: &mut u64) -> std::io::Result<Vec<u8>> {
+    let mut file = fs_err::File::open(path)?;
+    let length = file.metadata()?.len();
+    if length < *read_to {
+        // It was cut because it was too long.
+        *read_to = 0;
+    }
+    file.seek(SeekFrom::Start(*read_to))?;
+    let mut new = Vec::new();
+    let read = file.take(4 * MAX_LINE as u64).read_to_end(&mut new)?;
+    *read_to += read as u64;
+    Ok(new)
+}
+
+fn say(lines: &[String]) {
+    let mut out = std::io::stdout().lock();
+    let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+    // A pane that is gone ends this program by a signal.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Keys show nothing, end nothing and stop nothing.
+fn silence() {
+    let stdin = std::io::stdin();
+    if let Ok(mut modes) = tcgetattr(&stdin) {
+        modes.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+        let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
+    }
+    let _ = std::thread::Builder::new().name("keys".to_owned()).spawn(|| {
+        let mut buffer = [0; 4096];
+        while matches!(std::io::stdin().lock().read(&mut buffer), Ok(read) if read > 0) {}
+    });
+}

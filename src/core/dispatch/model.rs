@@ -1,0 +1,112 @@
+//! What goes into the dispatcher's machine and what comes out of it.
+
+use std::time::Duration;
+
+use crate::base::ids::{DeliveryId, Slug};
+use crate::core::inject::Outcome;
+use crate::core::outcome::{Reason, State};
+
+/// One thing to do for a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// The delivery that asks for it.
+    pub delivery: DeliveryId,
+    /// The session it is for.
+    pub slug: Slug,
+    /// What to do.
+    pub task: Task,
+}
+
+/// What a job asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// Type the delivery's prompt into the session.
+    Deliver,
+    /// End the session.
+    Close,
+}
+
+/// Something happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A delivery was routed to a session.
+    Enqueued(Job),
+    /// A session can be delivered to, must wait, or could not be started.
+    Started(Slug, Result<Hosting, StartFailure>),
+    /// A delivery's injection ended.
+    Delivered(Slug, Delivered),
+    /// A session was closed, or could not be.
+    Closed(Slug, Result<(), String>),
+    /// A pause is over.
+    Woke(Slug),
+}
+
+/// What came of a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hosting {
+    /// The agent is live: its start is over.
+    Live,
+    /// Each delivery is a headless turn, which counts as a start until its end.
+    Headless,
+    /// Not now, for this reason: a person has paused it or drives it.
+    Held(Reason),
+}
+
+/// Why a session could not be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartFailure {
+    /// The reason.
+    pub reason: Reason,
+    /// What a person should see: the agent's last lines, or tmux's complaint.
+    pub detail: String,
+    /// Whether trying again may help.
+    pub transient: bool,
+}
+
+/// How a delivery's injection ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivered {
+    /// The injection came to an end.
+    Ended(Outcome),
+    /// A headless turn came to its end.
+    Turn {
+        /// Where the delivery stands.
+        state: State,
+        /// Why.
+        reason: Reason,
+        /// What the turn cost and took, or what went wrong.
+        detail: Option<String>,
+    },
+    /// It was called off before anything was typed.
+    CalledOff,
+    /// tmux or the disk did not do what it was asked.
+    Broken(String),
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Make sure that the session is live; answer with [`Input::Started`].
+    Start(Slug),
+    /// Inject the delivery; answer with [`Input::Delivered`].
+    Deliver(Slug, DeliveryId),
+    /// Call the running injection off if nothing was typed yet.
+    CallOff(Slug),
+    /// End the session; answer with [`Input::Closed`].
+    Close(Slug),
+    /// Answer with [`Input::Woke`] when the session is held no longer.
+    AwaitRelease(Slug),
+    /// Answer with [`Input::Woke`] after this time.
+    Pause(Slug, Duration),
+    /// Put down what became of a delivery.
+    Record {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Its state from now on.
+        state: State,
+        /// Why.
+        reason: Reason,
+        /// More for a person.
+        detail: Option<String>,
+    },
+}

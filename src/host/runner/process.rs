@@ -1,0 +1,421 @@
+//! The process runner: each event is one headless turn of the harness, which
+//! outlives the receiver. What a turn reads and writes are files; who became
+//! the agent is written down before it is one; so after a restart a turn is
+//! found again, waited for, and judged by what it left.
+//!
+//! A session whose tmux window only shows the turns (`view: stream`) is hosted
+//! here too, with a viewer in its pane.
+
+use std::collections::{BTreeMap, HashMap};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock::Clock;
+use crate::base::failure::chain;
+use crate::base::files::lock::{LockError, LockFile};
+use crate::base::files::{self, atomic};
+use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
+use crate::base::process::{Invocation, shell_word};
+use crate::base::random;
+use crate::core::config::{HarnessName, Routing, RunnerKind};
+use crate::core::dispatch::{Delivered, Hosting, StartFailure};
+use crate::core::harness::{Harness, OneShotSpec, StartSpec};
+use crate::core::outcome::{Reason, State};
+use crate::core::session::{SessionRecord, SessionStatus};
+use crate::doctor::tool::Tool;
+use crate::host::tmux::{NewSession, PaneState, Tmux, TmuxError};
+use crate::state::drive::Drive;
+use crate::state::inbox::{Inbox, QueuedDelivery, Step};
+use crate::state::paths::StatePaths;
+use crate::state::registry::Registry;
+use crate::state::turns::{self, About, Mark, Turn, Turns};
+
+use super::failure;
+use super::signals::SignalLog;
+
+mod judge;
+mod watch;
+
+use judge::{Ending, Verdict};
+pub use watch::end as end_turn;
+
+/// Everything that the runner is made of.
+#[derive(Debug)]
+pub struct ProcessRunnerParts {
+    /// This program, which becomes the agent.
+    pub program: Tool,
+    /// The binary of each harness that has one of its own.
+    pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// The tmux server, for windows that show turns.
+    pub tmux: Option<Tmux>,
+    /// `routing` of the configuration.
+    pub routing: Routing,
+    /// Where state is kept.
+    pub paths: StatePaths,
+    /// The sessions.
+    pub registry: Registry,
+    /// The deliveries.
+    pub inbox: Inbox,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// The process runner.
+#[derive(Debug)]
+pub struct ProcessRunner {
+    parts: ProcessRunnerParts,
+    /// Sessions that were started and whose turn is about to begin.
+    driven: Mutex<HashMap<Slug, LockFile>>,
+}
+
+impl ProcessRunner {
+    /// A runner made of its parts.
+    pub fn new(parts: ProcessRunnerParts) -> Self {
+        Self { parts, driven: Mutex::new(HashMap::new()) }
+    }
+
+    /// Takes the right to drive the conversation, unless a person has it.
+    pub(super) async fn start(&self, record: &SessionRecord) -> Result<Hosting, StartFailure> {
+        let slug = record.slug();
+        let drive = Drive::of(&self.parts.paths, &slug);
+        if drive.is_attached() {
+            return Ok(Hosting::Held(Reason::Attached));
+        }
+        let lock = match drive.try_turn() {
+            Ok(lock) => lock,
+            Err(LockError::Held { .. }) => return Ok(Hosting::Held(Reason::Attached)),
+            Err(error) => return Err(failure(Reason::StartFailed, chain(&error), true)),
+        };
+        // Between the look and the lock somebody may have attached.
+        if drive.is_attached() {
+            return Ok(Hosting::Held(Reason::Attached));
+        }
+        if record.runner == RunnerKind::Tmux {
+            self.show(&slug, record).await?;
+        }
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner).insert(slug, lock);
+        Ok(Hosting::Headless)
+    }
+
+    /// Makes sure that a viewer shows the session's turns in its tmux window.
+    async fn show(&self, slug: &Slug, record: &SessionRecord) -> Result<(), StartFailure> {
+        let Some(tmux) = &self.parts.tmux else {
+            let detail = "the session is shown in tmux, and no usable tmux was found when the \
+                          receiver started: `the-loop doctor --for tmux` says why";
+            return Err(failure(Reason::NoTmux, detail.to_owned(), false));
+        };
+        let failed = |error: &TmuxError| failure(Reason::TmuxFailed, chain(error), true);
+        let name = slug.tmux_name();
+        match tmux.find(&name).await.map_err(|error| failed(&error))? {
+            Some(pane) if !pane.is_of(slug) => {
+                return Err(failure(
+                    Reason::TmuxFailed,
+                    chain(&TmuxError::NotOurs { name: pane.name }),
+                    false,
+                ));
+            }
+            Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => return Ok(()),
+            _ => {}
+        }
+        let turns = Turns::of(&self.parts.paths, slug);
+        files::private_dir(turns.dir())
+            .map_err(|error| failure(Reason::StartFailed, error.to_string(), true))?;
+        let size = self.parts.routing.tmux.size;
+        tmux.new_session(&NewSession {
+            name: &name,
+            item: &record.work_item.reference,
+            conversation: record.harness_session_id.as_str(),
+            size: (size.columns, size.lines),
+            cwd: &record.cwd,
+            command: vec![self.parts.program.path().into(), "view".into(), turns.dir().into()],
+        })
+        .await
+        .map(drop)
+        .map_err(|error| failed(&error))
+    }
+
+    /// Runs the delivery's turn, or takes up the one that an earlier receiver
+    /// began.
+    pub(super) async fn deliver(
+        &self,
+        slug: &Slug,
+        id: &DeliveryId,
+        call_off: &CancellationToken,
+    ) -> Delivered {
+        let lock = self.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
+        let result = self.turn(slug, id, call_off).await;
+        drop(lock);
+        match result {
+            Ok(delivered) => delivered,
+            Err(detail) => Delivered::Turn {
+                state: State::Failed,
+                reason: Reason::StartFailed,
+                detail: Some(detail),
+            },
+        }
+    }
+
+    async fn turn(
+        &self,
+        slug: &Slug,
+        id: &DeliveryId,
+        call_off: &CancellationToken,
+    ) -> Result<Delivered, String> {
+        let delivery = match self.parts.inbox.queued(id) {
+            Ok(Some(delivery)) => delivery,
+            Ok(None) => return Err(format!("the inbox has no delivery `{id}`")),
+            Err(error) => return Err(chain(&error)),
+        };
+        let turns = Turns::of(&self.parts.paths, slug);
+        let mut left = turns.last_of(id).map_err(|error| error.to_string())?;
+        let mut prompt = delivery.prompt.clone();
+        let mut is_second = false;
+        loop {
+            let record = self.load(slug)?;
+            let harness = Harness::named(record.harness);
+            let mut signals =
+                SignalLog::new(harness, &self.parts.paths.spool().join(slug.as_str()));
+            let (turn, ending) = if let Some(turn) = left.take() {
+                match self.take_up(&delivery, turn, call_off).await? {
+                    Some(ended) => ended,
+                    // It never began, and nobody can begin it any more.
+                    None => continue,
+                }
+            } else {
+                if call_off.is_cancelled() {
+                    return Ok(Delivered::CalledOff);
+                }
+                self.run(&delivery, &turns, &record, &prompt, call_off).await?
+            };
+            if let Err(error) = signals.refresh() {
+                tracing::warn!(%slug, %error, "could not read the spool");
+            }
+            match judge::judge(harness, &turn, &ending, &mut signals, &delivery.marker) {
+                Verdict::Ended { state, reason, detail, conversation } => {
+                    self.note_end(slug, id, state, reason, detail.as_deref(), conversation);
+                    return Ok(Delivered::Turn { state, reason, detail });
+                }
+                Verdict::NoConversation if !is_second => {
+                    is_second = true;
+                    self.begin_anew(slug, &delivery).await?;
+                    prompt = judge::with_notice(&delivery.prompt);
+                }
+                Verdict::HasConversation if !is_second => {
+                    // A person who was attached began it.
+                    is_second = true;
+                    self.note(slug, |record| record.conversation_started = true);
+                }
+                Verdict::NoConversation | Verdict::HasConversation => {
+                    return Err("the agent refuses every conversation".to_owned());
+                }
+                Verdict::NotTaken if !is_second => is_second = true,
+                Verdict::NotTaken => {
+                    return Err("the agent ended twice before it took the text".to_owned());
+                }
+            }
+        }
+    }
+
+    /// Takes up a turn that an earlier receiver began; nothing when no agent had
+    /// begun it.
+    async fn take_up(
+        &self,
+        delivery: &QueuedDelivery,
+        turn: Turn,
+        call_off: &CancellationToken,
+    ) -> Result<Option<(Turn, Ending)>, String> {
+        if turns::claim(&turn.claim(), &Mark::nobody()).map_err(|error| error.to_string())? {
+            return Ok(None);
+        }
+        let Some(mark) = turn.mark().filter(|mark| mark.pid != 0) else { return Ok(None) };
+        tracing::info!(delivery = %delivery.id, pid = mark.pid, "takes up a turn");
+        let limit = self.limit();
+        let ending = watch::adopted(&turn, &mark, limit, self.parts.clock.now(), call_off).await;
+        Ok(Some((turn, ending)))
+    }
+
+    fn limit(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(self.parts.routing.dispatch_timeout_seconds.into())
+    }
+
+    /// Runs a new turn to its end.
+    async fn run(
+        &self,
+        delivery: &QueuedDelivery,
+        turns: &Turns,
+        record: &SessionRecord,
+        prompt: &str,
+        call_off: &CancellationToken,
+    ) -> Result<(Turn, Ending), String> {
+        let invocation = oneshot_invocation(&self.parts, record)?;
+        let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
+        self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))?;
+        let io = |error: std::io::Error| error.to_string();
+        let about = About { delivery: delivery.id.clone(), began: self.parts.clock.now() };
+        let turn = turns.begin(&about, prompt).map_err(io)?;
+        let stored = serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
+        atomic::write(&turn.launch(), &stored).map_err(io)?;
+        let stdin = fs_err::File::open(turn.prompt()).map_err(io)?.into_parts().0;
+        let stdout = Turn::open_output(&turn.stdout()).map_err(io)?;
+        let stderr = Turn::open_output(&turn.stderr()).map_err(io)?;
+        let child = self
+            .parts
+            .program
+            .invocation()
+            .arg("launch")
+            .arg("--claim")
+            .arg(turn.claim())
+            .arg(turn.launch())
+            .cwd(&record.cwd)
+            .start(Stdio::from(stdin), Stdio::from(stdout), Stdio::from(stderr))
+            .map_err(|error| chain(&error))?;
+        let ending = watch::child(&turn, child, self.limit(), call_off).await;
+        Ok((turn, ending))
+    }
+
+    /// The agent lost the conversation: the next turn begins another.
+    async fn begin_anew(&self, slug: &Slug, delivery: &QueuedDelivery) -> Result<(), String> {
+        self.parts
+            .registry
+            .update(slug, |record| {
+                record.harness_session_id = HarnessSessionId::uuid(random::bytes());
+                record.conversation_started = false;
+            })
+            .map_err(|error| chain(&error))?;
+        let detail = Some("the agent had no conversation of this id any more".to_owned());
+        let step = step(delivery, State::Queued, Reason::FreshConversation, detail);
+        self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))
+    }
+
+    fn note_end(
+        &self,
+        slug: &Slug,
+        id: &DeliveryId,
+        state: State,
+        reason: Reason,
+        detail: Option<&str>,
+        conversation: Option<HarnessSessionId>,
+    ) {
+        let now = self.parts.clock.now();
+        let has_arrived = state == State::Delivered;
+        self.note(slug, |record| {
+            if has_arrived {
+                record.conversation_started = true;
+                record.note_delivery(id, now);
+            }
+            if let Some(conversation) = conversation {
+                record.harness_session_id = conversation;
+            }
+            record.failure = (reason != Reason::Accepted)
+                .then(|| detail.unwrap_or_else(|| reason.explain()).to_owned());
+            record.last_turn = detail.map(str::to_owned);
+            if record.status != SessionStatus::Paused {
+                let failed = state == State::Failed;
+                record.status = if failed { SessionStatus::Failed } else { SessionStatus::Active };
+            }
+        });
+    }
+
+    /// Ends the turn that runs, and the viewer.
+    pub(super) async fn close(&self, slug: &Slug) -> Result<(), String> {
+        if let Ok(Some(turn)) = Turns::of(&self.parts.paths, slug).live()
+            && let Some(mark) = turn.mark()
+        {
+            watch::end(&mark).await;
+        }
+        let name = slug.tmux_name();
+        if self.load(slug)?.runner == RunnerKind::Tmux
+            && let Some(tmux) = &self.parts.tmux
+            && let Some(pane) = tmux.find(&name).await.map_err(|error| chain(&error))?
+            && pane.is_of(slug)
+        {
+            tmux.kill(&pane).await.map_err(|error| chain(&error))?;
+        }
+        self.parts
+            .registry
+            .update(slug, |record| record.status = SessionStatus::Closed)
+            .map(drop)
+            .map_err(|error| chain(&error))
+    }
+
+    fn load(&self, slug: &Slug) -> Result<SessionRecord, String> {
+        match self.parts.registry.load(slug) {
+            Ok(Some(record)) => Ok(record),
+            Ok(None) => Err(format!("the registry has no session `{slug}`")),
+            Err(error) => Err(chain(&error)),
+        }
+    }
+
+    fn note(&self, slug: &Slug, change: impl FnOnce(&mut SessionRecord)) {
+        if let Err(error) = self.parts.registry.update(slug, change) {
+            tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
+        }
+    }
+}
+
+fn step(delivery: &QueuedDelivery, state: State, reason: Reason, detail: Option<String>) -> Step {
+    Step { delivery: delivery.id.clone(), state, reason, detail, route: None }
+}
+
+/// The command line of a session's next headless turn.
+fn oneshot_invocation(
+    parts: &ProcessRunnerParts,
+    record: &SessionRecord,
+) -> Result<Invocation, String> {
+    let is_shown = record.runner == RunnerKind::Tmux;
+    planned(&parts.program, &parts.harnesses, &parts.routing, &parts.paths, record, |start| {
+        Harness::named(record.harness).oneshot(&OneShotSpec { start: *start, stream: is_shown })
+    })
+}
+
+/// The command line that goes on with a session's conversation on a terminal.
+pub fn resume_invocation(
+    program: &Tool,
+    harnesses: &BTreeMap<HarnessName, Tool>,
+    routing: &Routing,
+    paths: &StatePaths,
+    record: &SessionRecord,
+) -> Result<Invocation, String> {
+    planned(program, harnesses, routing, paths, record, |start| {
+        Harness::named(record.harness).start(start)
+    })
+}
+
+fn planned(
+    program: &Tool,
+    harnesses: &BTreeMap<HarnessName, Tool>,
+    routing: &Routing,
+    paths: &StatePaths,
+    record: &SessionRecord,
+    plan: impl FnOnce(&StartSpec<'_>) -> crate::core::harness::StartPlan,
+) -> Result<Invocation, String> {
+    if !record.cwd.is_dir() {
+        return Err(format!("the session's directory `{}` is not there", record.cwd.display()));
+    }
+    let tool = match record.harness {
+        HarnessName::Demo => program,
+        name @ HarnessName::Claude => harnesses
+            .get(&name)
+            .ok_or_else(|| format!("the harness `{}` was not found at start", name.as_str()))?,
+    };
+    let hook_command = format!("{} hook", shell_word(&program.path().to_string_lossy()));
+    let empty = Vec::new();
+    let plan = plan(&StartSpec {
+        session_id: &record.harness_session_id,
+        resume: record.conversation_started,
+        hook_command: &hook_command,
+        extra_args: routing.harness_args.get(&record.harness).unwrap_or(&empty),
+        cwd: &record.cwd,
+    });
+    let spool = paths.spool().join(record.slug().as_str());
+    files::private_dir(&spool).map_err(|error| error.to_string())?;
+    Ok(plan
+        .env
+        .iter()
+        .fold(tool.invocation().args(&plan.args), |all, (name, value)| all.env(name, value))
+        .env("THE_LOOP_SPOOL", &spool)
+        .env("THE_LOOP_WORK_ITEM", record.work_item.reference.to_string())
+        .cwd(&record.cwd))
+}

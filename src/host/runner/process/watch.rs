@@ -1,0 +1,126 @@
+//! Watching a turn until its end: its time, its output, the wish to call it off.
+
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use fs_err as fs;
+use jiff::Timestamp;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::state::turns::{Mark, Turn};
+
+use super::judge::Ending;
+
+/// How often a turn is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long an agent that was asked to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+/// The most that a turn's output may take on disk; what is older is cut.
+const MAX_OUTPUT: u64 = 16 << 20;
+
+/// Waits for a turn that this process started.
+pub(super) async fn child(
+    turn: &Turn,
+    mut child: tokio::process::Child,
+    limit: Duration,
+    call_off: &CancellationToken,
+) -> Ending {
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let deadline = Instant::now() + limit;
+    let mut ending = Ending::default();
+    loop {
+        tokio::select! {
+            status = child.wait() => {
+                ending.status = status.ok();
+                bound(turn, &mut ending.cut);
+                return ending;
+            }
+            () = tokio::time::sleep(LOOK) => bound(turn, &mut ending.cut),
+            () = call_off.cancelled() => ending.called_off = true,
+            () = tokio::time::sleep_until(deadline) => ending.timed_out = Some(limit),
+        }
+        if ending.called_off || ending.timed_out.is_some() {
+            signal(group, Signal::TERM);
+            let status = match tokio::time::timeout(GRACE, child.wait()).await {
+                Ok(status) => status.ok(),
+                Err(_) => None,
+            };
+            // What the agent left behind in its group goes too.
+            signal(group, Signal::KILL);
+            ending.status = match status {
+                Some(status) => Some(status),
+                None => child.wait().await.ok(),
+            };
+            bound(turn, &mut ending.cut);
+            return ending;
+        }
+    }
+}
+
+/// Waits for a turn that an earlier receiver started. How it ended cannot be
+/// learnt; what it left can.
+pub(super) async fn adopted(
+    turn: &Turn,
+    mark: &Mark,
+    limit: Duration,
+    now: Timestamp,
+    call_off: &CancellationToken,
+) -> Ending {
+    let mut ending = Ending { is_adopted: true, ..Ending::default() };
+    let began = turn.about().map_or(now, |about| about.began);
+    let spent = Duration::try_from(now.duration_since(began)).unwrap_or_default();
+    let deadline = Instant::now() + limit.saturating_sub(spent);
+    while mark.is_alive() {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => bound(turn, &mut ending.cut),
+            () = call_off.cancelled() => ending.called_off = true,
+            () = tokio::time::sleep_until(deadline) => ending.timed_out = Some(limit),
+        }
+        if ending.called_off || ending.timed_out.is_some() {
+            end(mark).await;
+            break;
+        }
+    }
+    bound(turn, &mut ending.cut);
+    ending
+}
+
+/// Ends a turn's agent: asked first, then killed.
+pub async fn end(mark: &Mark) {
+    signal(Some(mark.pid), Signal::TERM);
+    let begin = Instant::now();
+    while mark.is_alive() && begin.elapsed() < GRACE {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    signal(Some(mark.pid), Signal::KILL);
+}
+
+fn signal(group: Option<i32>, signal: Signal) {
+    if let Some(group) = group.and_then(Pid::from_raw) {
+        // One that is gone needs no signal.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Cuts what a turn has written when it is more than one may. The agent appends,
+/// so that it writes on at the new end.
+fn bound(turn: &Turn, cut: &mut u64) {
+    for path in [turn.stdout(), turn.stderr()] {
+        let length = fs::metadata(&path).map_or(0, |meta| meta.len());
+        if length > MAX_OUTPUT && empty(&path).is_ok() {
+            *cut += length;
+        }
+    }
+}
+
+fn empty(path: &Path) -> std::io::Result<()> {
+    fs::OpenOptions::new().write(true).open(path)?.set_len(0)
+}
+
+/// How a process ended, in words.
+pub(super) fn words(status: ExitStatus) -> String {
+    crate::base::process::ending(status)
+}

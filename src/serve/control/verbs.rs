@@ -1,0 +1,135 @@
+//! What a person does to a session's entry: pause, resume, register, link. The
+//! receiver applies it when one runs, else the command does: the same function,
+//! the same lock.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::ids::{Slug, WorkItem};
+use crate::core::session::{SessionRecord, SessionStatus};
+use crate::state::registry::{Registry, RegistryError};
+
+/// One change of a session's entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "verb")]
+pub enum SessionVerb {
+    /// Keep its events back.
+    Pause {
+        /// The session.
+        item: WorkItem,
+    },
+    /// Let its events go on.
+    Resume {
+        /// The session.
+        item: WorkItem,
+    },
+    /// Make a session by hand.
+    Register {
+        /// Its entry.
+        record: Box<SessionRecord>,
+    },
+    /// Let a pull request's events go to it.
+    LinkPr {
+        /// The session.
+        item: WorkItem,
+        /// The pull request.
+        pull_request: WorkItem,
+    },
+}
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum VerbError {
+    /// The session is over.
+    #[error("the session of {} is closed", item.short())]
+    Closed {
+        /// The session.
+        item: WorkItem,
+    },
+    /// It has nothing to resume.
+    #[error("the session of {} is not paused but {status}", item.short())]
+    NotPaused {
+        /// The session.
+        item: WorkItem,
+        /// Where it stands.
+        status: SessionStatus,
+    },
+    /// There is one already.
+    #[error("{} has a session already", item.short())]
+    Exists {
+        /// The work item.
+        item: WorkItem,
+    },
+    /// The pull request's events go elsewhere.
+    #[error("{} belongs to the session `{owner}`", pull_request.short())]
+    LinkedElsewhere {
+        /// The pull request.
+        pull_request: WorkItem,
+        /// Whose it is.
+        owner: Slug,
+    },
+    /// The registry failed.
+    #[error("the session's entry could not be changed")]
+    Registry {
+        /// Why.
+        source: RegistryError,
+    },
+}
+
+/// Makes the change.
+pub fn apply(registry: &Registry, verb: &SessionVerb) -> Result<(), VerbError> {
+    let failed = |source| VerbError::Registry { source };
+    match verb {
+        SessionVerb::Pause { item } => {
+            let mut was = SessionStatus::Active;
+            let change = |record: &mut SessionRecord| {
+                was = record.status;
+                if record.status != SessionStatus::Closed {
+                    record.status = SessionStatus::Paused;
+                }
+            };
+            registry.update(&item.slug(), change).map_err(failed)?;
+            if was == SessionStatus::Closed {
+                return Err(VerbError::Closed { item: item.clone() });
+            }
+            Ok(())
+        }
+        SessionVerb::Resume { item } => {
+            let mut was = SessionStatus::Paused;
+            let change = |record: &mut SessionRecord| {
+                was = record.status;
+                if record.status == SessionStatus::Paused {
+                    record.status = SessionStatus::Active;
+                }
+            };
+            registry.update(&item.slug(), change).map_err(failed)?;
+            if was == SessionStatus::Paused {
+                return Ok(());
+            }
+            Err(VerbError::NotPaused { item: item.clone(), status: was })
+        }
+        SessionVerb::Register { record } => {
+            if registry.load(&record.slug()).map_err(failed)?.is_some() {
+                let item = record.work_item.reference.clone();
+                return Err(VerbError::Exists { item });
+            }
+            registry.save(record).map_err(failed)
+        }
+        SessionVerb::LinkPr { item, pull_request } => {
+            let slug = item.slug();
+            let mut records = registry.load_all().records.into_iter();
+            let owner = records.find(|(other, record)| {
+                *other != slug && record.pull_requests.contains(pull_request)
+            });
+            if let Some((owner, _)) = owner {
+                let pull_request = pull_request.clone();
+                return Err(VerbError::LinkedElsewhere { pull_request, owner });
+            }
+            let link = |record: &mut SessionRecord| {
+                if !record.pull_requests.contains(pull_request) {
+                    record.pull_requests.push(pull_request.clone());
+                }
+            };
+            registry.update(&slug, link).map(drop).map_err(failed)
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Headless turns on disk: one directory for each, with what the agent reads
+//! and writes. A turn outlives the receiver, and its result is read from here.
+//!
+//! `host::runner::process` makes and reads them, `the-loop launch` claims one
+//! before it becomes the agent, `the-loop view` and `sessions logs` show them.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use jiff::Timestamp;
+use rustix::process::{Pid, getpgid, test_kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::base::files::{atomic, private_dir};
+use crate::base::ids::{DeliveryId, Slug};
+
+use super::paths::StatePaths;
+
+/// How many turns of a session are kept.
+const KEPT: usize = 20;
+
+/// The turns of one session.
+#[derive(Debug, Clone)]
+pub struct Turns {
+    dir: PathBuf,
+}
+
+/// One turn's directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    dir: PathBuf,
+}
+
+/// What is known of a turn before it begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct About {
+    /// The delivery that it is for.
+    pub delivery: DeliveryId,
+    /// When it was begun.
+    pub began: Timestamp,
+}
+
+/// A process, told from a later one of the same number by its start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mark {
+    /// Its number; 0 for a claim that no process stands behind.
+    pub pid: i32,
+    /// When it was started, in the kernel's ticks; nothing where that cannot be
+    /// learnt.
+    pub start: Option<u64>,
+}
+
+impl Turns {
+    /// The turns of a session.
+    pub fn of(paths: &StatePaths, slug: &Slug) -> Self {
+        Self { dir: paths.turns().join(slug.as_str()) }
+    }
+
+    /// The turns in a directory.
+    pub fn in_dir(dir: &Path) -> Self {
+        Self { dir: dir.to_path_buf() }
+    }
+
+    /// Their directory, which need not be there yet.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Every turn that is kept, in order.
+    pub fn list(&self) -> io::Result<Vec<Turn>> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut turns = Vec::new();
+        for entry in entries {
+            let turn = Turn { dir: entry?.path() };
+            if turn.number().is_some() {
+                turns.push(turn);
+            }
+        }
+        turns.sort_by(|a, b| a.dir.cmp(&b.dir));
+        Ok(turns)
+    }
+
+    /// The last turn that was begun for a delivery.
+    pub fn last_of(&self, delivery: &DeliveryId) -> io::Result<Option<Turn>> {
+        let mut turns = self.list()?;
+        turns.retain(|turn| turn.about().is_some_and(|about| about.delivery == *delivery));
+        Ok(turns.pop())
+    }
+
+    /// The turn whose agent lives.
+    pub fn live(&self) -> io::Result<Option<Turn>> {
+        Ok(self.list()?.into_iter().rev().find(|turn| turn.mark().is_some_and(|m| m.is_alive())))
+    }
+
+    /// Makes a turn's directory with its prompt in it. The oldest ones go.
+    pub fn begin(&self, about: &About, prompt: &str) -> io::Result<Turn> {
+        private_dir(&self.dir)?;
+        let turns = self.list()?;
+        let surplus = (turns.len() + 1).saturating_sub(KEPT);
+        for old in turns.iter().take(surplus) {
+            if !old.mark().is_some_and(|mark| mark.is_alive()) {
+                fs::remove_dir_all(&old.dir)?;
+            }
+        }
+        let last = turns.last().and_then(Turn::number).unwrap_or(0);
+        let turn = Turn { dir: self.dir.join(format!("{:010}", last + 1)) };
+        // Whole or not there: a turn without its prompt was never begun.
+        let new = tempfile::Builder::new().prefix(".new-").tempdir_in(&self.dir)?;
+        atomic::write(&new.path().join("prompt"), prompt.as_bytes())?;
+        let about = serde_json::to_vec(about).map_err(io::Error::other)?;
+        atomic::write(&new.path().join("about.json"), &about)?;
+        fs::rename(new.keep(), &turn.dir)?;
+        fs::File::open(&self.dir)?.sync_all()?;
+        Ok(turn)
+    }
+}
+
+impl Turn {
+    fn number(&self) -> Option<u64> {
+        self.dir.file_name()?.to_str()?.parse().ok()
+    }
+
+    /// Its directory; later ones have greater names.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What the agent reads.
+    pub fn prompt(&self) -> PathBuf {
+        self.dir.join("prompt")
+    }
+
+    /// What the agent wrote to its standard output.
+    pub fn stdout(&self) -> PathBuf {
+        self.dir.join("stdout")
+    }
+
+    /// What the agent wrote to its standard error.
+    pub fn stderr(&self) -> PathBuf {
+        self.dir.join("stderr")
+    }
+
+    /// The command line that `the-loop launch` becomes.
+    pub fn launch(&self) -> PathBuf {
+        self.dir.join("launch.json")
+    }
+
+    /// The claim: who became the agent.
+    pub fn claim(&self) -> PathBuf {
+        self.dir.join("claim.json")
+    }
+
+    /// What was known of it before it began.
+    pub fn about(&self) -> Option<About> {
+        serde_json::from_slice(&fs::read(self.dir.join("about.json")).ok()?).ok()
+    }
+
+    /// The process that claimed it.
+    pub fn mark(&self) -> Option<Mark> {
+        serde_json::from_slice(&fs::read(self.claim()).ok()?).ok()
+    }
+
+    /// Whether the process that claimed it could not become the agent.
+    pub fn was_not_started(&self) -> bool {
+        not_started(&self.claim()).exists()
+    }
+
+    /// Opens a file that the agent writes to; what is cut from it stays cut.
+    pub fn open_output(path: &Path) -> io::Result<std::fs::File> {
+        std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    }
+}
+
+impl Mark {
+    /// This process.
+    pub fn own() -> Self {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        Self { pid, start: start_of(pid) }
+    }
+
+    /// A claim that keeps everybody from becoming the agent.
+    pub fn nobody() -> Self {
+        Self { pid: 0, start: None }
+    }
+
+    /// Whether the process lives. Where the start of a process cannot be learnt,
+    /// one of this number that leads a group of its own is believed to be it.
+    pub fn is_alive(&self) -> bool {
+        let Some(pid) = Pid::from_raw(self.pid) else { return false };
+        match (self.start, start_of(self.pid)) {
+            (Some(then), Some(now)) => then == now,
+            (Some(_), None) => false,
+            (None, _) => test_kill_process(pid).is_ok() && getpgid(Some(pid)) == Ok(pid),
+        }
+    }
+}
+
+/// When a process was started, in ticks since boot; nothing for one that has
+/// ended or where there is no `/proc`.
+fn start_of(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold blanks and brackets: what follows its last bracket counts.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// Claims a turn for a process; `false` when it was claimed before. Of several
+/// that try only one succeeds, and what is there is whole.
+pub fn claim(path: &Path, mark: &Mark) -> io::Result<bool> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".claim-").tempfile_in(dir)?;
+    file.write_all(&serde_json::to_vec(mark).map_err(io::Error::other)?)?;
+    file.as_file().sync_all()?;
+    match fs::hard_link(file.path(), path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Notes that who claimed a turn could not become the agent.
+pub fn note_not_started(claim: &Path) {
+    // Nobody could be told: then the outcome is unproven.
+    let _ = fs::write(not_started(claim), "");
+}
+
+fn not_started(claim: &Path) -> PathBuf {
+    claim.with_extension("not-started")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_claimed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("claim.json");
+        assert!(claim(&path, &Mark::own()).unwrap());
+        assert!(!claim(&path, &Mark::nobody()).unwrap());
+        let turn = Turn { dir: dir.path().to_path_buf() };
+        assert_eq!(turn.mark(), Some(Mark::own()));
+        assert!(turn.mark().unwrap().is_alive());
+    }
+
+    #[test]
+    fn another_process_of_the_same_number_is_not_it() {
+        let own = Mark::own();
+        let Some(start) = own.start else { return };
+        assert!(!Mark { pid: own.pid, start: Some(start + 1) }.is_alive());
+        assert!(!Mark::nobody().is_alive());
+    }
+
+    #[test]
+    fn turns_keep_their_order_and_the_oldest_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let turns = Turns { dir: dir.path().join("o+r+1") };
+        for number in 0..KEPT + 5 {
+            let delivery: DeliveryId = format!("d-{number}").parse().unwrap();
+            let about = About { delivery: delivery.clone(), began: Timestamp::UNIX_EPOCH };
+            turns.begin(&about, "text").unwrap();
+            assert_eq!(turns.last_of(&delivery).unwrap(), turns.list().unwrap().pop());
+        }
+        assert_eq!(turns.list().unwrap().len(), KEPT);
+        let last = turns.list().unwrap().pop().unwrap();
+        assert_eq!(fs::read_to_string(last.prompt()).unwrap(), "text");
+    }
+}

@@ -1,0 +1,308 @@
+//! A person takes a headless conversation over, on a real terminal: a pane of a
+//! private tmux server.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::process::{
+    comment, configure, has_one_branch, label, prompts, script, transcripts, world,
+};
+use crate::support::{TmuxServer, World, eventually, payload};
+
+/// A person's own terminal: a pane of another tmux server.
+struct Person {
+    server: TmuxServer,
+}
+
+impl Person {
+    fn new() -> Self {
+        Self { server: TmuxServer::new() }
+    }
+
+    /// Runs the program in a terminal of the world's environment.
+    fn types(&self, world: &World, name: &str, args: &str) {
+        let home = world.home.display();
+        let line = format!(
+            "cd {}; HOME={home} PATH={} THE_LOOP_GH_WEBHOOK_SECRET=x {} {args}; echo ended=$?; exec cat",
+            world.project.display(),
+            world.path,
+            env!("CARGO_BIN_EXE_the-loop"),
+        );
+        self.server.run(&[
+            "new-session",
+            "-d",
+            "-s",
+            name,
+            "-x",
+            "100",
+            "-y",
+            "30",
+            "/bin/sh",
+            "-c",
+            &line,
+        ]);
+    }
+
+    fn sees(&self, name: &str) -> String {
+        self.server.run(&["capture-pane", "-p", "-S", "-200", "-t", name])
+    }
+
+    async fn awaits(&self, name: &str, text: &str) {
+        eventually(&format!("{name} shows {text}"), async || {
+            self.sees(name).contains(text).then_some(())
+        })
+        .await;
+    }
+
+    fn keys(&self, name: &str, keys: &[&str]) {
+        self.server.run(&[&["send-keys", "-t", name], keys].concat());
+    }
+}
+
+async fn stands(world: &World, id: &str, state: &str, reason: &str) {
+    eventually(&format!("{id} is {state}, {reason}"), async || {
+        let (_, out, _) = world.run(&["events", id, "--json"]);
+        let value: Value = serde_json::from_str(&out).ok()?;
+        let delivery = &value["deliveries"][0];
+        (delivery["state"] == state && delivery["reason"] == reason).then_some(())
+    })
+    .await;
+}
+
+async fn three_events_wait_for_the_person(runner: &str) {
+    let mut world = world("");
+    if runner == "stream" {
+        stream(&world);
+    }
+    script(&world, json!({}));
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    let person = Person::new();
+    person.types(&world, "p", "sessions attach 1");
+    person.awaits("p", "? for shortcuts").await;
+    person.keys("p", &["-l", "by hand"]);
+    person.awaits("p", "by hand").await;
+    person.keys("p", &["Enter"]);
+    eventually("it is taken", async || (prompts(&world).len() == 2).then_some(())).await;
+    for n in 0..3 {
+        comment(&world, &format!("c-{n}"), &format!("comment {n}.")).await;
+    }
+    stands(&world, "c-0", "queued", "attached").await;
+    stands(&world, "c-2", "queued", "attached").await;
+    let (code, _, err) = world.run(&["sessions", "attach", "1"]);
+    assert_eq!(code, 1, "{err}");
+    assert_eq!(prompts(&world).len(), 2, "something was dispatched beside the person");
+    person.keys("p", &["-l", "/exit"]);
+    person.awaits("p", "/exit").await;
+    person.keys("p", &["Enter"]);
+    person.awaits("p", "ended=0").await;
+    for n in 0..3 {
+        world.reaches(&format!("c-{n}"), "delivered").await;
+    }
+    let prompts = prompts(&world);
+    assert_eq!(prompts.len(), 5);
+    assert!((0..3).all(|n| prompts[n + 2].contains(&format!("comment {n}."))), "{prompts:?}");
+    let transcripts = transcripts(&world);
+    assert_eq!(transcripts.len(), 1);
+    assert!(has_one_branch(&transcripts[0].1));
+}
+
+/// Makes new sessions of the world show their turns in tmux.
+pub fn stream(world: &World) {
+    configure(world, "tmux", "");
+    let text = std::fs::read_to_string(world.config()).unwrap();
+    let text = text.replace("    readyTimeoutSeconds", "    view: stream\n    readyTimeoutSeconds");
+    std::fs::write(world.config(), text).unwrap();
+}
+
+#[tokio::test]
+async fn three_events_wait_for_a_person_at_a_process_session_and_follow_in_order() {
+    three_events_wait_for_the_person("process").await;
+}
+
+#[tokio::test]
+async fn three_events_wait_for_a_person_at_a_stream_session_and_follow_in_order() {
+    three_events_wait_for_the_person("stream").await;
+}
+
+#[tokio::test]
+async fn a_person_waits_for_the_turn_that_runs_also_when_its_receiver_was_killed() {
+    let mut world = world("");
+    script(&world, json!({ "turnMs": 1500 }));
+    world.start().await;
+    label(&world, "d-1").await;
+    eventually("the turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
+    world.end(Signal::KILL);
+    let person = Person::new();
+    person.types(&world, "p", "sessions attach 1");
+    person.awaits("p", "a turn runs: waiting for its end").await;
+    let turns = || {
+        let (_, records) = transcripts(&world).pop().unwrap();
+        records.iter().filter(|record| record["type"] == "assistant").count()
+    };
+    assert_eq!(turns(), 0);
+    person.awaits("p", "? for shortcuts").await;
+    assert_eq!(turns(), 1);
+    person.keys("p", &["C-d"]);
+    person.awaits("p", "ended=0").await;
+}
+
+#[tokio::test]
+async fn a_killed_attach_holds_nothing_back_for_longer_than_its_agent_lives() {
+    let mut world = world("");
+    script(&world, json!({}));
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    let person = Person::new();
+    person.types(&world, "p", "sessions attach 1");
+    person.awaits("p", "? for shortcuts").await;
+    let drive = world.state_dir().join("drive");
+    let lock = std::fs::read_to_string(drive.join("o+r+1.attach")).unwrap();
+    let attach: i32 = lock.trim().strip_prefix("pid ").unwrap().parse().unwrap();
+    let mark: Value =
+        serde_json::from_slice(&std::fs::read(drive.join("o+r+1.agent.json")).unwrap()).unwrap();
+    let agent = i32::try_from(mark["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(attach).unwrap(), Signal::KILL).unwrap();
+    comment(&world, "c-1", "waits.").await;
+    // The agent of the killed one still has the conversation.
+    stands(&world, "c-1", "queued", "attached").await;
+    kill_process(Pid::from_raw(agent).unwrap(), Signal::KILL).unwrap();
+    world.reaches("c-1", "delivered").await;
+    assert!(has_one_branch(&transcripts(&world)[0].1));
+}
+
+#[tokio::test]
+async fn a_paused_session_keeps_its_events_over_a_restart_and_takes_them_in_order() {
+    for runner in ["process", "tmux"] {
+        let mut world = world("");
+        configure(&world, runner, "");
+        script(&world, json!({}));
+        world.start().await;
+        label(&world, "d-1").await;
+        world.reaches("d-1", "delivered").await;
+        let (code, _, err) = world.run(&["sessions", "pause", "1"]);
+        assert_eq!(code, 0, "{err}");
+        assert!(!err.contains("no receiver runs"), "{err}");
+        comment(&world, "c-1", "one.").await;
+        comment(&world, "c-2", "two.").await;
+        stands(&world, "c-1", "queued", "session-paused").await;
+        world.end(Signal::TERM);
+        world.start().await;
+        stands(&world, "c-1", "queued", "session-paused").await;
+        assert_eq!(prompts(&world).len(), 1);
+        let (code, _, err) = world.run(&["sessions", "resume", "1"]);
+        assert_eq!(code, 0, "{err}");
+        world.reaches("c-2", "delivered").await;
+        let prompts = prompts(&world);
+        assert_eq!(prompts.len(), 3, "{prompts:?}");
+        assert!(prompts[1].contains("one.") && prompts[2].contains("two."));
+        let (code, _, err) = world.run(&["sessions", "resume", "1"]);
+        assert_eq!(code, 1);
+        assert!(err.contains("is not paused but active"), "{err}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_made_by_hand_takes_the_events_of_its_item_and_of_a_linked_pull_request() {
+    let mut world = world("");
+    script(&world, json!({}));
+    let (code, _, err) = world.run(&["sessions", "register", "o/r#1"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("no receiver runs"), "{err}");
+    let (code, _, err) = world.run(&["sessions", "register", "https://github.com/o/r/issues/1"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("o/r#1 has a session already"), "{err}");
+    world.start().await;
+    let (code, _, err) = world.run(&["sessions", "link-pr", "1", "7"]);
+    assert_eq!(code, 0, "{err}");
+    let (_, out, _) = world.run(&["sessions", "show", "7", "--json"]);
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(shown["item"], "o/r#1");
+    let mut body = payload::comment("o/r", 7, "alice", "on the pull request.");
+    body["issue"]["pull_request"] = json!({ "url": "https://api.github.com/repos/o/r/pulls/7" });
+    world.post("c-1", "issue_comment", &body).await;
+    world.reaches("c-1", "delivered").await;
+    assert!(prompts(&world)[0].contains("on the pull request."));
+    let (code, out, _) = world.run(&["sessions", "logs", "1"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("= done") && out.contains("(1.2 s, $0.0125)"), "{out}");
+}
+
+#[tokio::test]
+async fn a_number_picks_a_session_and_another_tmux_around_it_is_no_obstacle() {
+    let mut world = World::new("defaultHarness: demo");
+    world.start().await;
+    for item in [1, 2] {
+        let id = format!("d-{item}");
+        world.post(&id, "issues", &payload::labeled("o/r", item, "alice")).await;
+        world.reaches(&id, "delivered").await;
+    }
+    let person = Person::new();
+    person.types(&world, "p", "sessions attach");
+    person.awaits("p", "which one? 1-2").await;
+    person.keys("p", &["2", "Enter"]);
+    let clients = async |session: &str| {
+        eventually("the client is there", async || {
+            let out = world.tmux.run(&["list-clients", "-F", "#{session_name}"]);
+            out.contains(session).then_some(())
+        })
+        .await;
+    };
+    clients("loop/o+r+1").await;
+}
+
+#[tokio::test]
+async fn inside_the_same_server_the_client_moves() {
+    let mut world = World::new("defaultHarness: demo");
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    // The person's own session on the agents' server, seen through another one.
+    let program = env!("CARGO_BIN_EXE_the-loop");
+    world.tmux.run(&["new-session", "-d", "-s", "own", "-x", "90", "-y", "20", "/bin/sh"]);
+    let person = Person::new();
+    let socket = world.tmux.socket.display();
+    let line = format!("{} -u -S {socket} attach -t own", crate::support::tmux_path().display());
+    person.server.run(&[
+        "new-session",
+        "-d",
+        "-s",
+        "p",
+        "/bin/sh",
+        "-c",
+        &format!("unset TMUX; {line}"),
+    ]);
+    let client = async |name: &str| {
+        eventually(&format!("the client is at {name}"), async || {
+            let out = world.tmux.run(&["list-clients", "-F", "#{session_name}"]);
+            (out.trim() == name).then_some(())
+        })
+        .await;
+    };
+    client("own").await;
+    let command = format!(
+        "cd {} && HOME={} {program} sessions attach 1",
+        world.project.display(),
+        world.home.display()
+    );
+    world.tmux.run(&["send-keys", "-t", "own", "-l", &command]);
+    world.tmux.run(&["send-keys", "-t", "own", "Enter"]);
+    client("loop/o+r+1").await;
+}
+
+#[tokio::test]
+async fn what_a_pane_has_shown_is_there_after_its_end() {
+    let mut world = World::new("defaultHarness: demo");
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    let (_, live, _) = world.run(&["sessions", "logs", "1"]);
+    assert!(live.contains("Issue 1"), "{live}");
+    world.run(&["sessions", "close", "1"]);
+    assert!(world.sessions().is_empty());
+    let (code, out, _) = world.run(&["sessions", "logs", "1"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("Issue 1"), "{out}");
+}
