@@ -1,12 +1,15 @@
 //! The command line: what can be typed, and which file answers it.
 
 mod background;
+mod completions;
+mod config;
 mod demo;
 mod demo_agent;
 mod doctor;
 mod events;
 mod gh_webhook;
 mod hook;
+mod init;
 mod json;
 mod launch;
 mod sessions;
@@ -47,12 +50,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Args),
     Doctor(doctor::Args),
     #[command(name = "gh-webhook")]
     GhWebhook(gh_webhook::Args),
     Sessions(sessions::Args),
     Events(events::Args),
+    Config(config::Args),
     Demo(demo::Args),
+    Completions(completions::Args),
+    Man(completions::ManArgs),
     #[command(hide = true)]
     Hook(hook::Args),
     #[command(hide = true)]
@@ -122,11 +129,15 @@ pub fn main(env: Env) -> ExitCode {
 
 fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Init(args) => init::run(context, &args),
         Command::Doctor(args) => doctor::run(context, &args),
         Command::GhWebhook(args) => gh_webhook::run(context, &args),
         Command::Sessions(args) => sessions::run(context, &args),
         Command::Events(args) => events::run(context, &args),
+        Command::Config(args) => config::run(context, &args),
         Command::Demo(args) => demo::run(context, &args),
+        Command::Completions(args) => completions::run(context, &args),
+        Command::Man(args) => completions::man(context, &args),
         Command::Hook(args) => hook::run(context, &args),
         Command::Launch(args) => launch::run(context, &args),
         Command::View(args) => view::run(context, &args),

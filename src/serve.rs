@@ -4,3 +4,4 @@ pub mod control;
 pub mod daemon;
 pub mod intake;
 pub mod receiver;
+pub mod reload;

@@ -309,7 +309,7 @@ pub(crate) fn needs_of(config: &Config) -> Needs {
     Needs {
         runner: Some(config.routing.runner),
         harness: Some(config.routing.default_harness),
-        web: false,
+        web: config.routing.web_terminal.enabled,
     }
 }
 

@@ -1,5 +1,6 @@
 //! `the-loop gh-webhook`: the receiver's life.
 
+mod reload;
 mod start;
 mod status;
 mod stop;
@@ -11,7 +12,7 @@ use clap::Subcommand;
 use super::Context;
 use crate::base::failure::Failure;
 
-/// Receive GitHub's webhook: start, stop, status
+/// Receive GitHub's webhook: start, stop, status, reload
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -23,6 +24,7 @@ enum Command {
     Start(start::Args),
     Stop(stop::Args),
     Status(status::Args),
+    Reload(reload::Args),
 }
 
 /// Runs the command.
@@ -31,5 +33,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         Command::Start(args) => start::run(context, args),
         Command::Stop(args) => stop::run(context, args),
         Command::Status(args) => status::run(context, args),
+        Command::Reload(args) => reload::run(context, args),
     }
 }

@@ -26,6 +26,11 @@ pub(super) fn run(context: &Context, _args: &Args) -> Result<ExitCode, Failure> 
     let signal = read(io::stdin().lock());
     let dir = context.env.var_os(spool::DIR_VAR).map(Path::new);
     if let (Some(dir), Some(signal)) = (dir, signal) {
+        if signal.get("hook_event_name").and_then(Value::as_str) == Some("PreToolUse") {
+            // Not a signal: only the wait counts.
+            let _ = spool::wait_for_tools(dir);
+            return Ok(ExitCode::SUCCESS);
+        }
         // Nobody could be told: the agent must not notice.
         let _ = spool::write(dir, &signal);
     }

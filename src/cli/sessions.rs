@@ -84,8 +84,12 @@ impl Live {
     /// Looks at the agents of these sessions. Where tmux cannot be asked, the
     /// recorded status is all there is.
     fn look(context: &Context, loaded: &Loaded, sessions: &registry::Loaded) -> Self {
-        let hosted: Vec<_> =
-            sessions.records.iter().filter(|(_, record)| !record.is_headless()).collect();
+        // One that is closed has no agent to look at.
+        let hosted: Vec<_> = sessions
+            .records
+            .iter()
+            .filter(|(_, record)| !record.is_headless() && record.status != SessionStatus::Closed)
+            .collect();
         let headless: BTreeMap<_, _> = sessions
             .records
             .iter()

@@ -27,8 +27,49 @@ pub(crate) struct Loaded {
     pub(crate) file: PathBuf,
     /// The project: the directory that holds `.the-loop`, or the file's.
     pub(crate) project: PathBuf,
+    /// What stands in the file.
+    pub(crate) text: String,
+    /// Why it was this file.
+    pub(crate) origin: FileOrigin,
     /// Where state is kept.
     pub(crate) paths: StatePaths,
+}
+
+/// Why a file is the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileOrigin {
+    /// `--config` names it.
+    CommandLine,
+    /// The variable `THE_LOOP_CONFIG` names it.
+    Environment,
+    /// It was found in the current directory or above.
+    Found,
+    /// It is the user's own.
+    User,
+}
+
+impl FileOrigin {
+    /// The reason, in words.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::CommandLine => "`--config` names it",
+            Self::Environment => "the variable `THE_LOOP_CONFIG` names it",
+            Self::Found => "it was found upward from here",
+            Self::User => "it is the user's own",
+        }
+    }
+}
+
+impl Loaded {
+    /// What was read, as it was.
+    pub(crate) fn read(&self) -> config_file::Read {
+        config_file::Read {
+            config: self.config.clone(),
+            file: self.file.clone(),
+            project: self.project.clone(),
+            text: self.text.clone(),
+        }
+    }
 }
 
 impl Context {
@@ -45,10 +86,10 @@ impl Context {
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let dirs = self.dirs()?;
         let (path, origin) = self.find(&dirs)?;
-        let config_file::Read { config, file, project } =
-            config_file::read(&path, &self.env).map_err(|error| failure(error, origin))?;
+        let config_file::Read { config, file, project, text } =
+            config_file::read(&path, &self.env).map_err(|error| failure(error, origin.why()))?;
         let paths = StatePaths::new(&file, &config, &dirs);
-        Ok(Loaded { config, file, project, paths })
+        Ok(Loaded { config, file, project, text, origin, paths })
     }
 
     /// Whether there is a configuration, be it a broken one.
@@ -56,21 +97,48 @@ impl Context {
         self.dirs().is_ok_and(|dirs| self.find(&dirs).is_ok())
     }
 
-    fn find(&self, dirs: &Dirs) -> Result<(PathBuf, &'static str), Failure> {
-        if let Some(path) = &self.config {
-            return Ok((self.absolute(path), "`--config` names it"));
+    /// The file and where its state is kept, for a command that only talks to the receiver: also
+    /// where the configuration is broken, for the receiver may have read it when
+    /// it was not.
+    pub(crate) fn paths(&self) -> Result<(PathBuf, StatePaths), Failure> {
+        let dirs = self.dirs()?;
+        let (path, origin) = self.find(&dirs)?;
+        match config_file::read(&path, &self.env) {
+            Ok(read) => {
+                let paths = StatePaths::new(&read.file, &read.config, &dirs);
+                Ok((read.file, paths))
+            }
+            Err(ReadError::Fault(fault)) => {
+                let file = fs_err::canonicalize(&path)
+                    .map_err(|_| failure(ReadError::Fault(fault), origin.why()))?;
+                let paths = StatePaths::new(&file, &Config::default(), &dirs);
+                Ok((file, paths))
+            }
+            Err(error) => Err(failure(error, origin.why())),
         }
-        if let Some(path) = self.env.var_os("THE_LOOP_CONFIG") {
-            return Ok((self.absolute(Path::new(path)), "the variable `THE_LOOP_CONFIG` names it"));
+    }
+
+    fn find(&self, dirs: &Dirs) -> Result<(PathBuf, FileOrigin), Failure> {
+        if let Some(named) = self.named() {
+            return Ok(named);
         }
         if let Some(path) = config_file::search(self.env.cwd()) {
-            return Ok((path, "it was found upward from here"));
+            return Ok((path, FileOrigin::Found));
         }
         let own = dirs.config.join("config.yaml");
         if config_file::is_there(&own) {
-            return Ok((own, "it is the user's own"));
+            return Ok((own, FileOrigin::User));
         }
         Err(none(self.env.cwd(), &own))
+    }
+
+    /// The file that the command line or the environment names.
+    pub(crate) fn named(&self) -> Option<(PathBuf, FileOrigin)> {
+        if let Some(path) = &self.config {
+            return Some((self.absolute(path), FileOrigin::CommandLine));
+        }
+        let path = self.env.var_os("THE_LOOP_CONFIG")?;
+        Some((self.absolute(Path::new(path)), FileOrigin::Environment))
     }
 
     fn absolute(&self, path: &Path) -> PathBuf {
@@ -86,15 +154,17 @@ fn none(cwd: &Path, own: &Path) -> Failure {
         own.display()
     ))
     .hint(format!(
-        "write one into `.the-loop/config.yaml` of your project, as in:\n\n{}\n",
+        "`the-loop init` writes one into `.the-loop/config.yaml`; the least is:\n\n{}\n",
         MINIMAL.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
     ))
 }
 
-fn failure(error: ReadError, origin: &str) -> Failure {
+/// What to say about a configuration that cannot be read. `why` says why it was
+/// this file.
+pub(super) fn failure(error: ReadError, why: &str) -> Failure {
     match error {
         ReadError::Missing { .. } | ReadError::NotAFile { .. } => {
-            Failure::refused(format!("{error} ({origin})"))
+            Failure::refused(format!("{error} ({why})"))
         }
         ReadError::Foreign(foreign) => Failure::refused(foreign.to_string())
             .hint("it says whose words reach an agent, so only you may write to it")

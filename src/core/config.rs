@@ -6,17 +6,27 @@
 //! a [`Config`] (`walk`), and the first fault on the way knows its path. Only
 //! then is the spot in the text looked for (`locate`).
 
+mod amounts;
 mod error;
+mod keys;
+mod live;
 mod load;
 mod locate;
 mod model;
 mod paths;
+mod schema;
+mod starter;
 mod suggest;
 mod tree;
 mod values;
 mod walk;
 
+pub use amounts::{ByteSize, Span};
 pub use error::ConfigError;
+pub use keys::{AT_START, Change, Leaf, WITHOUT_EFFECT, changes, is_among, leaves, lines};
+pub use live::LiveConfig;
 pub use load::{MAX_BYTES, parse, parse_bytes};
 pub use model::*;
+pub use schema::{SCHEMA_URL, json_schema};
+pub use starter::{Starter, gh_logins};
 pub(crate) use suggest::distance;

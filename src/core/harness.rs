@@ -82,6 +82,8 @@ pub struct DeliverProfile {
     pub ack_timeout: Duration,
     /// Whether a signal proves that the harness took the prompt.
     pub gives_proof: bool,
+    /// Whether `^S` puts a draft aside until the next prompt was submitted.
+    pub stashes: bool,
 }
 
 /// What a harness tells about itself.

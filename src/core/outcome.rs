@@ -139,6 +139,10 @@ vocabulary! {
         AgentAsks = "agent-asks",
         /// A person has text in the agent's input box.
         HumanDraft = "human-draft",
+        /// A person pressed a key in the session a moment ago.
+        HumanTyping = "human-typing",
+        /// The submit key did nothing; the text was taken out of the box again.
+        SubmitIgnored = "submit-ignored",
         /// The pane is in tmux's copy mode.
         CopyMode = "copy-mode",
         /// The screen shows nothing that the harness is known to show.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::reload::{Reloaded, Reloader};
 use crate::base::failure::{Failure, chain};
 use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::DeliveryId;
@@ -40,6 +41,9 @@ pub struct Status {
     pub url: String,
     /// The configuration file it runs with.
     pub config: String,
+    /// Whether that file is another one now than was read.
+    #[serde(default)]
+    pub changed_on_disk: bool,
     /// The runner of new sessions.
     pub runner: String,
     /// Since when it runs.
@@ -61,6 +65,8 @@ pub struct Control {
     pub registry: Registry,
     /// Told when a local message was put in.
     pub arrived: Arc<Notify>,
+    /// Reads the configuration again.
+    pub reloader: Reloader,
     /// Ends the receiver.
     pub stop: CancellationToken,
     /// What does not change while the receiver runs.
@@ -77,6 +83,7 @@ pub fn router(control: Control) -> Router {
     Router::new()
         .route("/status", get(status))
         .route("/local", post(local))
+        .route("/reload", post(reload))
         .route("/session", post(session))
         .route("/stop", post(stop))
         .with_state(control)
@@ -87,6 +94,7 @@ type Reply<T> = Result<Json<T>, (StatusCode, String)>;
 async fn status(AxumState(control): AxumState<Control>) -> Reply<Status> {
     let mut status = (*control.about).clone();
     fill(&mut status, &control.inbox).map_err(|error| unavailable(&error))?;
+    status.changed_on_disk = control.reloader.changed_on_disk();
     Ok(Json(status))
 }
 
@@ -109,6 +117,10 @@ async fn local(
     let id = put_local(&control.inbox, &message).await.map_err(|error| unavailable(&error))?;
     control.arrived.notify_one();
     Ok(Json(Queued { id }))
+}
+
+async fn reload(AxumState(control): AxumState<Control>) -> Json<Reloaded> {
+    Json(control.reloader.reload())
 }
 
 async fn session(
@@ -157,6 +169,14 @@ pub async fn send_local(
     let queued: Queued = serde_json::from_slice(&body)
         .map_err(|error| Failure::failed("the receiver's answer cannot be read").because(error))?;
     Ok(Some(queued.id))
+}
+
+/// Asks the receiver to read its configuration again; `None` when none runs.
+pub async fn ask_to_reload(socket: &Path) -> Result<Option<Reloaded>, Failure> {
+    let Some(body) = ask(socket, "POST", "/reload", Vec::new()).await? else { return Ok(None) };
+    let reloaded = serde_json::from_slice(&body)
+        .map_err(|error| Failure::failed("the receiver's answer cannot be read").because(error))?;
+    Ok(Some(reloaded))
 }
 
 /// Asks the receiver for a change of a session; `false` when none runs.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::base::clock::Clock;
+use crate::base::env::Env;
 use crate::base::failure::Failure;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
-use crate::core::config::{Config, HarnessName};
+use crate::core::config::{Config, HarnessName, LiveConfig};
 use crate::core::routing::OwnVoice;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
@@ -25,6 +26,7 @@ use crate::host::runner::{
     ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
 };
 use crate::host::tmux::Tmux;
+use crate::state::config_file;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
@@ -33,6 +35,7 @@ use crate::state::spool;
 use super::control::{self, Control, Status};
 use super::intake::Intake;
 use super::receiver::{Receiver, Secret};
+use super::reload::Reloader;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
@@ -40,12 +43,12 @@ const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
 /// Everything a receiver is started with: resolved, read and checked.
 #[derive(Debug)]
 pub struct Setup {
-    /// The configuration.
+    /// The configuration, with what the command line put above it.
     pub config: Config,
-    /// The file it came from.
-    pub file: PathBuf,
-    /// The directory that holds `.the-loop`.
-    pub project: PathBuf,
+    /// The configuration as it was read from its file.
+    pub read: config_file::Read,
+    /// This process's surroundings.
+    pub env: Env,
     /// Where state is kept.
     pub paths: StatePaths,
     /// The secret of the webhook; `None` only where that was asked for.
@@ -71,6 +74,8 @@ pub struct Daemon {
     inbox: Inbox,
     registry: Registry,
     own_voice: OwnVoice,
+    live: LiveConfig,
+    reloader: Reloader,
 }
 
 impl Daemon {
@@ -98,6 +103,10 @@ impl Daemon {
             Failure::failed("could not read the key of our own voice").because(error)
         })?;
         let own_voice = OwnVoice::new(*key.bytes());
+        let live = LiveConfig::new(setup.config.clone());
+        let harnesses = setup.harnesses.keys().copied().chain([HarnessName::Demo]).collect();
+        let reloader =
+            Reloader::new(setup.read.clone(), setup.env.clone(), live.clone(), harnesses);
         let webhook = &setup.config.webhooks.gh_webhook;
         let wanted = SocketAddr::new(webhook.host, webhook.port);
         let listener = http::bind(wanted).await.map_err(|error| {
@@ -119,12 +128,28 @@ impl Daemon {
         let control = bind_control(&paths.control())?;
         lock.describe(&format!("pid {}, http://{address}", std::process::id()))
             .map_err(|error| Failure::failed("could not write the lock").because(error))?;
-        Ok(Self { setup, lock, listener, control, address, inbox, registry, own_voice })
+        Ok(Self {
+            setup,
+            lock,
+            listener,
+            control,
+            address,
+            inbox,
+            registry,
+            own_voice,
+            live,
+            reloader,
+        })
     }
 
     /// Where deliveries are posted to.
     pub fn url(&self) -> String {
         format!("http://{}{}", self.address, self.setup.config.webhooks.gh_webhook.path)
+    }
+
+    /// Reads the configuration again.
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
     }
 
     /// Registry entries that cannot be read, each with the reason.
@@ -141,8 +166,11 @@ impl Daemon {
     /// five seconds. What is under way stays in the inbox.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
         let url = self.url();
-        let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
-        let Setup { config, file, project, paths, secret, tmux, program, harnesses, clock } = setup;
+        let Self {
+            setup, lock, listener, control, inbox, registry, own_voice, live, reloader, ..
+        } = self;
+        let Setup { config, read, paths, secret, tmux, program, harnesses, clock, .. } = setup;
+        let config_file::Read { file, project, .. } = read;
         let tasks = TaskTracker::new();
         let arrived = Arc::new(Notify::new());
         let watcher = spool::Watcher::start(&paths.spool());
@@ -153,7 +181,7 @@ impl Daemon {
             program: program.clone(),
             harnesses: harnesses.clone(),
             tmux: tmux.clone(),
-            routing: config.routing.clone(),
+            config: live.clone(),
             paths: paths.clone(),
             registry: registry.clone(),
             inbox: inbox.clone(),
@@ -164,7 +192,7 @@ impl Daemon {
                 tmux,
                 program,
                 harnesses,
-                routing: config.routing.clone(),
+                config: live.clone(),
                 paths: paths.clone(),
                 registry: registry.clone(),
                 inbox: inbox.clone(),
@@ -183,8 +211,8 @@ impl Daemon {
         let intake = Intake {
             inbox: inbox.clone(),
             registry: registry.clone(),
-            workdir: project.join(&config.routing.spawn_workdir),
-            routing: config.routing.clone(),
+            project,
+            config: live,
             own_voice,
             dispatcher,
             arrived: Arc::clone(&arrived),
@@ -197,6 +225,7 @@ impl Daemon {
             pid: std::process::id(),
             url,
             config: file.display().to_string(),
+            changed_on_disk: false,
             runner: config.routing.runner.as_str().to_owned(),
             started_at: clock.now(),
             last_ping: None,
@@ -207,6 +236,7 @@ impl Daemon {
             inbox: inbox.clone(),
             registry: registry.clone(),
             arrived: Arc::clone(&arrived),
+            reloader,
             stop: stop.clone(),
             about,
         });

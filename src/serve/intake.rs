@@ -13,7 +13,7 @@ use crate::base::failure::chain;
 use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
 use crate::base::random;
 use crate::base::text::{cap, visible};
-use crate::core::config::{Routing, RunnerKind};
+use crate::core::config::{LiveConfig, Routing, RunnerKind};
 use crate::core::dispatch::{Job, Task};
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
@@ -37,10 +37,10 @@ pub struct Intake {
     pub inbox: Inbox,
     /// The sessions.
     pub registry: Registry,
-    /// `routing` of the configuration.
-    pub routing: Routing,
-    /// The directory that new sessions start in.
-    pub workdir: PathBuf,
+    /// The configuration.
+    pub config: LiveConfig,
+    /// The directory that holds `.the-loop`.
+    pub project: PathBuf,
     /// How we know our own words.
     pub own_voice: OwnVoice,
     /// Where jobs go.
@@ -143,18 +143,19 @@ impl Intake {
                 return Decided::ended(delivery, State::Ignored, Reason::Unreadable, detail);
             }
         };
-        let decision = routing::decide(&event, &self.routing, &self.view(), &self.own_voice);
+        let routing = self.config.routing();
+        let decision = routing::decide(&event, &routing, &self.view(), &self.own_voice);
         let about = About {
             delivery: delivery.id.clone(),
             item: decision.item.clone(),
             url: decision.url.clone(),
         };
-        let mut decided = self.act_on(delivery, decision);
+        let mut decided = self.act_on(delivery, decision, &routing);
         decided.about.push(about);
         decided
     }
 
-    fn act_on(&self, delivery: &StoredDelivery, decision: Decision) -> Decided {
+    fn act_on(&self, delivery: &StoredDelivery, decision: Decision, routing: &Routing) -> Decided {
         let Decision { item, reason, action, .. } = &decision;
         let short = item.as_ref().map(WorkItem::short);
         let (Some(item), Action::Deliver(_) | Action::Start(_) | Action::Close) = (item, action)
@@ -173,7 +174,7 @@ impl Intake {
         };
         let is_first = is_start && session.is_none();
         if let (true, None, Some(message)) = (is_start, &session, message)
-            && let Err(error) = self.create(item, message.title(), decision.url.as_deref())
+            && let Err(error) = self.create(item, message.title(), decision.url.as_deref(), routing)
         {
             let detail = Some(error);
             return Decided::ended(delivery, State::Failed, Reason::StartFailed, detail);
@@ -215,6 +216,7 @@ impl Intake {
         item: &WorkItem,
         title: Option<&str>,
         url: Option<&str>,
+        routing: &Routing,
     ) -> Result<(), String> {
         let recorded = RecordedItem {
             reference: item.clone(),
@@ -223,15 +225,15 @@ impl Intake {
         };
         let mut record = SessionRecord::new(
             recorded,
-            self.routing.default_harness,
+            routing.default_harness,
             HarnessSessionId::uuid(random::bytes()),
-            self.workdir.clone(),
-            self.routing.runner,
+            self.project.join(&routing.spawn_workdir),
+            routing.runner,
             self.clock.now(),
         );
-        if self.routing.runner == RunnerKind::Tmux {
-            record.view = self.routing.tmux.view;
-            record.tmux_socket.clone_from(&self.routing.tmux.socket);
+        if routing.runner == RunnerKind::Tmux {
+            record.view = routing.tmux.view;
+            record.tmux_socket.clone_from(&routing.tmux.socket);
         }
         self.registry.save(&record).map_err(|error| chain(&error))
     }

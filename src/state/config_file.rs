@@ -23,6 +23,8 @@ pub struct Read {
     pub file: PathBuf,
     /// The project: the directory that holds `.the-loop`, or the file's.
     pub project: PathBuf,
+    /// What stands in the file.
+    pub text: String,
 }
 
 /// Why a configuration could not be read.
@@ -101,5 +103,6 @@ pub fn read(path: &Path, env: &Env) -> Result<Read, ReadError> {
         _ => dir,
     };
     config.resolve_paths(project, env.home());
-    Ok(Read { config, project: project.to_path_buf(), file })
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Read { config, project: project.to_path_buf(), file, text })
 }

@@ -51,6 +51,12 @@ const NEEDED: [&str; 7] = [
 
 const LOCK: &str = ".order";
 
+/// The lock that holds tools back while a submit key is under way.
+const TOOLS: &str = ".tools";
+
+/// How long a tool waits for it at most.
+const TOOL_PATIENCE: Duration = Duration::from_secs(2);
+
 /// One signal, as it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -83,6 +89,35 @@ pub fn write(dir: &Path, raw: &Value) -> io::Result<()> {
     let content = serde_json::to_vec(&stored)?;
     let name = format!("{:020}-{}.json", at.as_nanosecond(), std::process::id());
     atomic::write_unsynced(&dir.join(name), &content)
+}
+
+/// Holds the agent's tools back until the file is dropped. One that another
+/// process holds is an error, not a reason to wait.
+pub fn hold_tools(dir: &Path) -> io::Result<File> {
+    let file = open_tools(dir)?;
+    file.try_lock().map_err(io::Error::from)?;
+    Ok(file)
+}
+
+/// Waits while tools are held back, two seconds at most: an agent is never held
+/// up for longer.
+pub fn wait_for_tools(dir: &Path) -> io::Result<()> {
+    let file = open_tools(dir)?;
+    if file.try_lock_shared().is_ok() {
+        return Ok(());
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    // The thread ends with this short-lived program, if not before.
+    std::thread::spawn(move || {
+        let _ = sender.send(file.lock_shared());
+    });
+    receiver.recv_timeout(TOOL_PATIENCE).unwrap_or(Ok(()))
+}
+
+fn open_tools(dir: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.open(dir.join(TOOLS))
 }
 
 /// The signals after the one named `last`, in order; all of them without one. A
@@ -329,6 +364,23 @@ mod tests {
         let state = root.path().join("spool");
         write(&state.join("o+r+1"), &json!({})).unwrap_err();
         assert!(!state.exists());
+    }
+
+    #[test]
+    fn a_tool_waits_while_it_is_held_back_and_never_for_long() {
+        let dir = tempfile::tempdir().unwrap();
+        wait_for_tools(dir.path()).unwrap();
+        let held = hold_tools(dir.path()).unwrap();
+        hold_tools(dir.path()).unwrap_err();
+        let begin = Instant::now();
+        wait_for_tools(dir.path()).unwrap();
+        let waited = begin.elapsed();
+        assert!(waited >= TOOL_PATIENCE && waited < TOOL_PATIENCE * 3, "{waited:?}");
+        drop(held);
+        let begin = Instant::now();
+        wait_for_tools(dir.path()).unwrap();
+        assert!(begin.elapsed() < TOOL_PATIENCE);
+        assert_eq!(written(dir.path()), Vec::<Value>::new());
     }
 
     #[test]

@@ -157,6 +157,8 @@ struct Fake {
     shell_mode: bool,
     /// Typed text, and pastes that are shown as placeholders.
     text: Vec<Result<char, String>>,
+    /// A draft that was put aside.
+    stash: Option<Vec<Result<char, String>>>,
     pastes: usize,
     told: Vec<String>,
     turn_ends: Option<Instant>,
@@ -210,6 +212,7 @@ fn main() {
         focus: Focus::Box,
         shell_mode: false,
         text: Vec::new(),
+        stash: None,
         pastes: 0,
         told: Vec::new(),
         turn_ends: None,
@@ -406,6 +409,9 @@ impl Fake {
             Focus::Overlay => false,
             Focus::Dialog => {
                 self.note(&json!({ "dialogKey": hex::encode([byte]) }));
+                if byte == b'n' {
+                    self.focus = Focus::Box;
+                }
                 if byte == b'\r' && self.script.mode != Mode::NeverReady {
                     self.note(&json!({ "dialog": "approved" }));
                     self.focus = Focus::Box;
@@ -425,6 +431,9 @@ impl Fake {
                 self.leaving = true;
             }
             0x04 if self.text.is_empty() => return true,
+            // Puts the draft aside, over an older one; on an empty box it comes back.
+            0x13 if self.text.is_empty() => self.text = self.stash.take().unwrap_or_default(),
+            0x13 => self.stash = Some(std::mem::take(&mut self.text)),
             0x15 => self.text.clear(),
             0x7f if self.text.is_empty() => self.shell_mode = false,
             0x7f => drop(self.text.pop()),
@@ -501,6 +510,7 @@ impl Fake {
             _ => {}
         }
         self.note(&json!({ "prompt": text }));
+        self.text = self.stash.take().unwrap_or_default();
         // Hooks, transcript and model get a placeholder's text wrapped.
         if self.turn_ends.is_some() {
             self.record(&json!({
@@ -672,6 +682,7 @@ impl Fake {
         let footer = match (self.leaving, busy) {
             (true, _) => "Press Ctrl-C again to exit",
             (_, true) => "esc to interrupt",
+            _ if self.stash.is_some() => "› stashed",
             _ => "? for shortcuts",
         };
         let column = 3 + content.last().unwrap().chars().count();

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use the_loop::core::config::{Config, MAX_BYTES, RunnerKind, parse, parse_bytes};
+use the_loop::core::config::{
+    Config, MAX_BYTES, RunnerKind, WITHOUT_EFFECT, is_among, leaves, lines, parse, parse_bytes,
+};
 
 fn refused(text: &str) -> String {
     parse(text, Path::new("/p/.the-loop/config.yaml")).unwrap_err().render()
@@ -99,6 +101,43 @@ fn a_wrong_value_is_named_with_what_would_be_right() {
 }
 
 #[test]
+fn an_amount_or_an_address_that_is_none_says_what_one_looks_like() {
+    snapshot(
+        "config_wrong_amounts",
+        &refusals(&[
+            "routing:\n  memoryFloor: 1TB\n",
+            "routing:\n  memoryFloor: -1\n",
+            "routing:\n  memoryFloor: true\n",
+            "routing:\n  memoryFloor:\n",
+            "routing:\n  maxSessions: many\n",
+            "routing:\n  rateLimit: -5\n",
+            "routing:\n  dispatchTimeoutSeconds: 0\n",
+            "routing:\n  control: off\n",
+            "routing:\n  workspace: true\n",
+            "routing:\n  workspace: {forks: yes}\n",
+            "routing:\n  tmux: {view: terminal}\n",
+            "routing:\n  tmux: {deliverWhen: later}\n",
+            "routing:\n  tmux: {waitNotice: half an hour}\n",
+            "routing:\n  tmux: {typeMax: 16 kilobytes}\n",
+            "routing:\n  webTerminal: {host: \"a b\"}\n",
+            "routing:\n  webTerminal: {allowedHosts: [\"https://a\"]}\n",
+            "routing:\n  webTerminal: {allowedHosts: [\"a:b\"]}\n",
+            "routing:\n  webTerminal: {publicUrl: box.example.net}\n",
+            "routing:\n  webTerminal: {publicUrl: \"https://me:hunter2@a\"}\n",
+            "webhooks:\n  ghWebhook: {events: [Issues]}\n",
+            "harnesses:\n  mine: codex\n",
+            "harnesses:\n  mine: {spwn: [codex]}\n",
+            "github: {reactions: 1}\n",
+            "notify: {command: notify-send}\n",
+            "metrics: {listen: 9090}\n",
+            "metrics: {listen: localhost:9090}\n",
+            "state: {retention: 30d}\n",
+            "state: {retention: {age: 1 year}}\n",
+        ]),
+    );
+}
+
+#[test]
 fn a_key_given_twice_is_shown_where_it_comes_again() {
     snapshot(
         "config_duplicates",
@@ -145,6 +184,7 @@ fn a_secret_in_the_wrong_place_is_not_repeated() {
         "webhooks:\n  ghWebhook:\n    secret: @hunter2-0123\n",
         "webhookToken: hunter2-0123\n",
         "webhooks:\n  ghWebhook:\n    secretEnv: |\n      hunter2-0123\n",
+        "routing:\n  webTerminal:\n    publicUrl: https://me:hunter2-0123@a\n",
     ];
     let said = texts.map(refused).join("\n\n");
     assert!(!said.contains("hunter2-0123"), "{said}");
@@ -234,4 +274,22 @@ fn the_defaults_written_out_read_back_as_the_defaults() {
     let text = include_str!("../../docs/configuration.md");
     let yaml = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     assert_eq!(parse(yaml, Path::new("docs/configuration.md")), Ok(Config::default()));
+    let written = lines(yaml);
+    for leaf in leaves(&Config::default()) {
+        let line = written.get(&leaf.key);
+        let line = line.unwrap_or_else(|| panic!("docs/configuration.md has no {}", leaf.key));
+        // What has no effect yet is marked, at its line or at its group's.
+        let marked = yaml
+            .lines()
+            .take(*line)
+            .collect::<Vec<_>>()
+            .iter()
+            .rev()
+            .take_while(|line| !line.trim().is_empty())
+            .take(14)
+            .any(|line| line.contains("[no effect yet]"));
+        if is_among(&leaf.key, WITHOUT_EFFECT) {
+            assert!(marked, "{} is not marked in docs/configuration.md", leaf.key);
+        }
+    }
 }

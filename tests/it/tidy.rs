@@ -32,6 +32,7 @@ const FENCES: &[(&str, &[&str])] = &[
             "cli",
         ],
     ),
+    ("schemars", &["core/config"]),
     ("directories", &["base/dirs"]),
     ("notify", &["state/spool"]),
     ("anstream", &["base/terminal"]),

@@ -21,6 +21,8 @@ use crate::doctor::{self, Needs};
 use crate::host::tmux::{Server, Tmux};
 use crate::serve::daemon::{Daemon, Setup};
 use crate::serve::receiver::Secret;
+use crate::serve::reload::Reloader;
+use crate::state::config_file;
 
 /// Start the receiver, in the foreground unless `--detach` is given
 ///
@@ -49,6 +51,7 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let mut loaded = context.load()?;
+    let read = loaded.read();
     if let Some(runner) = &args.runner {
         loaded.config.routing.runner =
             if runner == "tmux" { RunnerKind::Tmux } else { RunnerKind::Process };
@@ -65,15 +68,20 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let result = if args.detach {
         runtime.block_on(Box::pin(detach(context, args, loaded)))
     } else {
-        runtime.block_on(Box::pin(foreground(context, args, loaded)))
+        runtime.block_on(Box::pin(foreground(context, args, loaded, read)))
     };
     runtime.shutdown_timeout(Duration::from_millis(200));
     result
 }
 
-async fn foreground(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCode, Failure> {
+async fn foreground(
+    context: &Context,
+    args: &Args,
+    loaded: Loaded,
+    read: config_file::Read,
+) -> Result<ExitCode, Failure> {
     start_log();
-    let setup = check(context, args, loaded).await?;
+    let setup = Box::pin(check(context, args, loaded, read)).await?;
     let place = match (setup.config.routing.runner, setup.tmux.as_ref().map(Tmux::server)) {
         (RunnerKind::Tmux, Some(Server::Socket(path))) => {
             format!("Sessions are in tmux (tmux -S {})", path.display())
@@ -98,7 +106,7 @@ async fn foreground(context: &Context, args: &Args, loaded: Loaded) -> Result<Ex
         .printer
         .note(&format!("Receiving on {}\n{place}: `the-loop sessions list`", daemon.url()));
     let stop = CancellationToken::new();
-    let watch = watch_signals(stop.clone())?;
+    let watch = watch_signals(stop.clone(), daemon.reloader())?;
     let (result, ()) = tokio::join!(Box::pin(daemon.run(stop.clone())), async {
         tokio::select! { () = watch => {}, () = stop.cancelled() => {} }
     });
@@ -106,8 +114,13 @@ async fn foreground(context: &Context, args: &Args, loaded: Loaded) -> Result<Ex
 }
 
 /// Finds out whether everything is there, before anything is opened.
-async fn check(context: &Context, args: &Args, loaded: Loaded) -> Result<Setup, Failure> {
-    let Loaded { config, file, project, paths } = loaded;
+async fn check(
+    context: &Context,
+    args: &Args,
+    loaded: Loaded,
+    read: config_file::Read,
+) -> Result<Setup, Failure> {
+    let Loaded { config, paths, .. } = loaded;
     let webhook = &config.webhooks.gh_webhook;
     let secret = if args.insecure_no_secret {
         if !webhook.host.is_loopback() {
@@ -153,8 +166,8 @@ async fn check(context: &Context, args: &Args, loaded: Loaded) -> Result<Setup, 
         tmux: tmux.map(|tmux| crate::cli::tools::server_of(tmux, &config, &paths)),
         program: Tool::this_program(&context.env),
         config,
-        file,
-        project,
+        read,
+        env: context.env.clone(),
         paths,
         secret,
         harnesses,
@@ -162,18 +175,39 @@ async fn check(context: &Context, args: &Args, loaded: Loaded) -> Result<Setup, 
     })
 }
 
-/// Ends the receiver at SIGTERM and SIGINT.
-fn watch_signals(stop: CancellationToken) -> Result<impl Future<Output = ()>, Failure> {
+/// Ends the receiver at SIGTERM and SIGINT, reads the configuration again at
+/// SIGHUP. Where it was started at a terminal, a SIGHUP may mean that the
+/// terminal has gone: then it ends, as any program there does.
+fn watch_signals(
+    stop: CancellationToken,
+    reloader: Reloader,
+) -> Result<impl Future<Output = ()>, Failure> {
     let failed = |error| Failure::failed("could not watch for signals").because(error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    // Under `nohup` neither is one.
+    let at_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
     Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => {
+                    if at_terminal && !has_terminal() {
+                        break;
+                    }
+                    reloader.reload();
+                }
+            }
         }
         stop.cancel();
     })
+}
+
+/// Whether this process has a terminal that controls it.
+fn has_terminal() -> bool {
+    fs_err::File::open("/dev/tty").is_ok()
 }
 
 fn start_log() {

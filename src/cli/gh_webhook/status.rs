@@ -20,16 +20,14 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
-    let loaded = context.load()?;
+    let (file, paths) = context.paths()?;
     context.block_on(async {
-        let Some(status) = control::ask_status(&loaded.paths.control()).await? else {
+        let Some(status) = control::ask_status(&paths.control()).await? else {
             if args.json {
                 let value = serde_json::json!({ "schema": 1, "running": false });
                 context.printer.data(&value.to_string())?;
             } else {
-                context
-                    .printer
-                    .data(&format!("not running\nconfiguration  {}", loaded.file.display()))?;
+                context.printer.data(&format!("not running\nconfiguration  {}", file.display()))?;
             }
             return Ok(ExitCode::FAILURE);
         };
@@ -55,10 +53,11 @@ fn render(status: &Status) -> String {
         .map(|(state, number)| format!("{number} {state}"))
         .collect();
     let deliveries = if deliveries.is_empty() { "none".to_owned() } else { deliveries.join(", ") };
+    let changed = if status.changed_on_disk { " (changed on disk)" } else { "" };
     [
         format!("running        pid {} since {:.0}", status.pid, status.started_at),
         format!("receives on    {}", visible(&status.url)),
-        format!("configuration  {}", visible(&status.config)),
+        format!("configuration  {}", visible(&status.config) + changed),
         format!("runner         {}", visible(&status.runner)),
         format!("last ping      {}", when(status.last_ping)),
         format!("last delivery  {}", when(status.last_delivery)),

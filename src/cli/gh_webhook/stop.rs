@@ -20,15 +20,15 @@ pub(super) struct Args {}
 
 /// Runs the command.
 pub(super) fn run(context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
-    let loaded = context.load()?;
+    let (_, paths) = context.paths()?;
     context.block_on(async {
-        if !control::ask_to_stop(&loaded.paths.control()).await? {
+        if !control::ask_to_stop(&paths.control()).await? {
             context.printer.note("No receiver runs with this configuration.");
             return Ok(ExitCode::SUCCESS);
         }
         let deadline = Instant::now() + ENDS_WITHIN;
         // The kernel gives the lock back when the process is gone.
-        while LockFile::try_acquire(&loaded.paths.lock()).is_err() {
+        while LockFile::try_acquire(&paths.lock()).is_err() {
             if Instant::now() > deadline {
                 return Err(Failure::failed("the receiver was asked to end and has not yet")
                     .hint("`the-loop gh-webhook status` shows its process id"));

@@ -10,6 +10,7 @@ use super::locate::{Spot, What, locate};
 use super::model::Config;
 use super::suggest::{nearest, one_of};
 use super::tree::{Node, Step, dotted};
+use super::values::NO_PASSWORD;
 use super::walk::{Fault, FaultKind, Found};
 use crate::base::text::{cap, visible};
 
@@ -101,7 +102,8 @@ fn explain(file: &Path, text: &str, fault: &Fault) -> ConfigError {
         path => format!("`{}`", shown(&path)),
     };
     // The value may be the secret itself, put where its variable's name belongs.
-    let secret = is_secret(last_key(path));
+    let secret = is_secret(last_key(path))
+        || matches!(kind, FaultKind::Invalid(text) if text == NO_PASSWORD);
     let found = |found: &Found| match found {
         Found::Text(_) | Found::Number(_) if secret => "what stands here".to_owned(),
         found => in_words(found),

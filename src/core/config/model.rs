@@ -2,30 +2,44 @@
 //! errors; the loader says which known key is nearest.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::amounts::{ByteSize, Span};
 use super::values;
 use crate::base::ids::Repo;
 
+mod terminal;
+
+pub use terminal::*;
+
 /// The whole configuration file.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Config {
     /// What becomes of events.
     pub routing: Routing,
     /// Where events come in.
     pub webhooks: Webhooks,
+    /// Agents that are not built in, by name.
+    pub harnesses: BTreeMap<String, DeclaredHarness>,
     /// Which binaries are used.
     pub tools: Tools,
-    /// Where state is kept.
+    /// What is said and asked on GitHub.
+    pub github: GithubConfig,
+    /// Who is told when an agent waits for a person.
+    pub notify: Notify,
+    /// Where figures about this program are given out.
+    pub metrics: Metrics,
+    /// Where state is kept, and how long.
     pub state: StateConfig,
 }
 
 /// `routing`: what becomes of events.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Routing {
     /// `false` records deliveries and acts on none.
@@ -44,20 +58,39 @@ pub struct Routing {
     #[serde(deserialize_with = "values::logins")]
     pub authorized_users: Vec<String>,
     /// The repositories whose events are acted on. Empty: all.
+    #[schemars(with = "Vec<String>")]
     pub repositories: Vec<Repo>,
     /// The directory a session is started in, relative to the directory that
     /// holds `.the-loop`.
     pub spawn_workdir: PathBuf,
+    /// Whether each item has a git work tree of its own.
+    pub workspace: Workspace,
     /// How many starts and headless turns may be under way at once.
     #[serde(deserialize_with = "values::dispatches")]
+    #[schemars(range(min = 1, max = 64))]
     pub max_concurrent_dispatches: u16,
-    /// How long a headless turn may take, in seconds.
+    /// How many sessions may be open; 0: any number.
+    pub max_sessions: u16,
+    /// No session starts when less memory than this is free; 0: no floor.
+    pub memory_floor: ByteSize,
+    /// How many events of one item an agent is given in an hour; 0: any number.
+    pub rate_limit: u32,
+    /// How long one headless turn may take, in seconds.
     #[serde(deserialize_with = "values::seconds")]
+    #[schemars(range(min = 1, max = 86_400))]
     pub dispatch_timeout_seconds: u32,
+    /// A file with the template of what is said about an event.
+    pub prompt_template: Option<PathBuf>,
+    /// A file with the template of what a new session is told first.
+    pub spawn_prompt_template: Option<PathBuf>,
     /// Arguments added to a harness's own, by harness.
     pub harness_args: BTreeMap<HarnessName, Vec<String>>,
+    /// Whether comments such as `the-loop stop` are obeyed.
+    pub control: bool,
     /// Settings of the tmux runner.
     pub tmux: TmuxConfig,
+    /// The sessions in the browser.
+    pub web_terminal: WebTerminal,
 }
 
 impl Default for Routing {
@@ -71,16 +104,24 @@ impl Default for Routing {
             authorized_users: Vec::new(),
             repositories: Vec::new(),
             spawn_workdir: PathBuf::from("."),
+            workspace: Workspace::default(),
             max_concurrent_dispatches: 4,
+            max_sessions: 0,
+            memory_floor: ByteSize::default(),
+            rate_limit: 30,
             dispatch_timeout_seconds: 1800,
+            prompt_template: None,
+            spawn_prompt_template: None,
             harness_args: BTreeMap::new(),
+            control: true,
             tmux: TmuxConfig::default(),
+            web_terminal: WebTerminal::default(),
         }
     }
 }
 
 /// `routing.runner`: how a session's process is hosted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunnerKind {
     /// Headless, one run for each event.
@@ -102,7 +143,18 @@ impl RunnerKind {
 
 /// A harness by its name.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum HarnessName {
@@ -124,7 +176,7 @@ impl HarnessName {
 }
 
 /// `routing.spawnOnUnmatched`: when an event without a session starts one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpawnPolicy {
     /// Never; a session is started by hand.
@@ -136,84 +188,19 @@ pub enum SpawnPolicy {
     Always,
 }
 
-/// `routing.tmux`: settings of the tmux runner.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct TmuxConfig {
-    /// The tmux socket: absent for the user's own server, else a path.
-    pub socket: Option<PathBuf>,
-    /// Columns and lines of a session's window, `COLUMNSxLINES`.
-    pub size: WindowSize,
-    /// What a new session's window shows.
-    pub view: TmuxView,
-    /// How long a started agent may take until it is ready, in seconds.
-    #[serde(deserialize_with = "values::seconds")]
-    pub ready_timeout_seconds: u32,
-}
-
-impl Default for TmuxConfig {
-    fn default() -> Self {
-        Self {
-            socket: None,
-            size: WindowSize::default(),
-            view: TmuxView::Tui,
-            ready_timeout_seconds: 60,
+impl SpawnPolicy {
+    /// The name as it is written in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Labeled => "labeled",
+            Self::Always => "always",
         }
     }
 }
 
-/// `routing.tmux.view`: what the window of a session shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TmuxView {
-    /// The agent's own terminal program, typed into.
-    #[default]
-    Tui,
-    /// Only what headless turns say; nobody can type.
-    Stream,
-}
-
-/// The size of a session's window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct WindowSize {
-    /// Columns.
-    pub columns: u16,
-    /// Lines.
-    pub lines: u16,
-}
-
-impl Default for WindowSize {
-    fn default() -> Self {
-        Self { columns: 160, lines: 48 }
-    }
-}
-
-impl TryFrom<String> for WindowSize {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.split_once('x')
-            .and_then(|(columns, lines)| Some((columns.parse().ok()?, lines.parse().ok()?)))
-            .filter(|&(columns, lines)| {
-                (40..=500).contains(&columns) && (10..=200).contains(&lines)
-            })
-            .map(|(columns, lines)| Self { columns, lines })
-            .ok_or_else(|| {
-                let text = crate::base::text::visible(&crate::base::text::cap(&text, 60));
-                format!("`{text}` is not a size from `40x10` to `500x200`, as in `160x48`")
-            })
-    }
-}
-
-impl From<WindowSize> for String {
-    fn from(size: WindowSize) -> Self {
-        format!("{}x{}", size.columns, size.lines)
-    }
-}
-
 /// `webhooks`: where events come in.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Webhooks {
     /// GitHub's webhook.
@@ -221,11 +208,12 @@ pub struct Webhooks {
 }
 
 /// `webhooks.ghWebhook`: the receiver.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GhWebhook {
     /// The address to listen on.
     #[serde(deserialize_with = "values::address")]
+    #[schemars(with = "String")]
     pub host: IpAddr,
     /// The port to listen on; 0 takes a free one.
     pub port: u16,
@@ -237,7 +225,23 @@ pub struct GhWebhook {
     pub secret_env: String,
     /// A file that holds the secret, used when the variable is unset.
     pub secret_file: Option<PathBuf>,
+    /// The events that GitHub is asked to send.
+    #[serde(deserialize_with = "values::events")]
+    pub events: Vec<String>,
 }
+
+/// The events that something is made of: what GitHub is asked for unless the
+/// configuration says otherwise.
+pub const EVENTS: &[&str] = &[
+    "issues",
+    "issue_comment",
+    "pull_request",
+    "pull_request_review",
+    "pull_request_review_comment",
+    "check_run",
+    "workflow_run",
+    "status",
+];
 
 impl Default for GhWebhook {
     fn default() -> Self {
@@ -247,12 +251,59 @@ impl Default for GhWebhook {
             path: "/gh-webhook".to_owned(),
             secret_env: "THE_LOOP_GH_WEBHOOK_SECRET".to_owned(),
             secret_file: None,
+            events: EVENTS.iter().map(|&event| event.to_owned()).collect(),
         }
     }
 }
 
+/// `harnesses.<name>`: an agent that is not built in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DeclaredHarness {
+    /// The command that starts a conversation.
+    pub spawn: Vec<String>,
+    /// The command that goes on with one.
+    pub resume: Vec<String>,
+    /// The command that runs one turn without a terminal.
+    pub one_shot: Vec<String>,
+    /// What the screen shows when it waits for input.
+    pub ready: Option<String>,
+    /// What the screen shows while it works.
+    pub busy: Option<String>,
+}
+
+/// `github`: what is said and asked on GitHub.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GithubConfig {
+    /// Whether an event that was taken, or failed, gets a reaction.
+    pub reactions: bool,
+    /// Whether a session that starts, or an event given up, gets a comment.
+    pub comments: bool,
+    /// Whether GitHub is asked for deliveries that were missed.
+    pub redeliver: bool,
+}
+
+/// `notify`: who is told when an agent waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Notify {
+    /// The program and its fixed arguments; none: nobody is told.
+    pub command: Vec<String>,
+}
+
+/// `metrics`: where figures about this program are given out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Metrics {
+    /// The address and port; `None`: only on the control socket.
+    #[serde(deserialize_with = "values::listen")]
+    #[schemars(with = "Option<String>")]
+    pub listen: Option<SocketAddr>,
+}
+
 /// `tools`: which binaries are used.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Tools {
     /// Which kind wins when both work.
@@ -268,7 +319,7 @@ pub struct Tools {
 }
 
 /// `tools.prefer`: which kind of binary wins when both work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Prefer {
     /// The system's.
@@ -279,18 +330,36 @@ pub enum Prefer {
 }
 
 /// `tools.<tool>`: where one binary is.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ToolConfig {
     /// The binary's path; `None` looks for it.
     pub path: Option<PathBuf>,
 }
 
-/// `state`: where state is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// `state`: where state is kept, and how long.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct StateConfig {
     /// The directory for inbox, lock, sockets and spools; `None` takes one
     /// below the user's state directory.
     pub dir: Option<PathBuf>,
+    /// How long deliveries are kept.
+    pub retention: Retention,
+}
+
+/// `state.retention`: how long deliveries are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Retention {
+    /// How old a delivery gets.
+    pub age: Span,
+    /// How much room the bodies of deliveries may take; 0: any.
+    pub size: ByteSize,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { age: Span::days(30), size: ByteSize::megabytes(1024) }
+    }
 }

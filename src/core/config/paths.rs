@@ -10,7 +10,10 @@ impl Config {
     pub fn resolve_paths(&mut self, project: &Path, home: Option<&Path>) {
         let tools = &mut self.tools;
         let optional = [
+            &mut self.routing.prompt_template,
+            &mut self.routing.spawn_prompt_template,
             &mut self.routing.tmux.socket,
+            &mut self.routing.web_terminal.socket,
             &mut self.webhooks.gh_webhook.secret_file,
             &mut self.state.dir,
             &mut tools.tmux.path,

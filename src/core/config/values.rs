@@ -2,12 +2,15 @@
 //! that the error can point at them.
 
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::base::text::{cap, visible};
+
+/// What is said about an address with a password in it, which is not repeated.
+pub(super) const NO_PASSWORD: &str = "an address here holds no user name or password";
 
 fn shown(text: &str) -> String {
     visible(&cap(text, 60))
@@ -19,6 +22,83 @@ pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpAd
     text.parse().map_err(|_| {
         D::Error::custom(format!("`{}` is not an IP address, as in `127.0.0.1`", shown(&text)))
     })
+}
+
+/// An address and port to listen on.
+pub(super) fn listen<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| {
+        let text = shown(&text);
+        D::Error::custom(format!("`{text}` is not an address and port, as in `127.0.0.1:9090`"))
+    })
+}
+
+/// An address to listen on, or the name of a network interface.
+pub(super) fn interface<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let name = (1..=15).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@:".contains(c));
+    if text.parse::<IpAddr>().is_ok() || name {
+        return Ok(text);
+    }
+    Err(D::Error::custom(format!(
+        "`{}` is not an IP address or a network interface, as in\n`127.0.0.1` or `tailscale0`",
+        shown(&text)
+    )))
+}
+
+/// Names of hosts, with a port when they have one.
+pub(super) fn host_names<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<HostName>::deserialize(deserializer)?;
+    Ok(names.into_iter().map(|HostName(name)| name).collect())
+}
+
+struct HostName(String);
+
+impl<'de> Deserialize<'de> for HostName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((v6, rest)) => (v6, rest.strip_prefix(':').or(rest.is_empty().then_some("0"))),
+            None => text
+                .split_once(':')
+                .map_or((text.as_str(), Some("0")), |(name, port)| (name, Some(port))),
+        };
+        let fits = (1..=253).contains(&name.len())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.:".contains(c))
+            && port.is_some_and(|port| port.parse::<u16>().is_ok());
+        if fits {
+            return Ok(Self(text));
+        }
+        Err(D::Error::custom(format!(
+            "`{}` is not the name of a host, as in `box.example.net`",
+            shown(&text)
+        )))
+    }
+}
+
+/// The address of a web page. One with a password in it is not repeated.
+pub(super) fn web_url<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    if text.contains('@') {
+        return Err(D::Error::custom(NO_PASSWORD));
+    }
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let fits = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && text.len() <= 500
+        && text.chars().all(|c| c.is_ascii_graphic() && !"\"'<>\\`?#".contains(c));
+    if fits {
+        return Ok(Some(text.trim_end_matches('/').to_owned()));
+    }
+    let text = shown(&text);
+    Err(D::Error::custom(format!("`{text}` is not a web address, as in `https://box.example.net`")))
 }
 
 /// The path of the receiver. `/healthz` is taken.
@@ -77,6 +157,33 @@ impl<'de> Deserialize<'de> for Login {
             Some(login) => format!("`{text}`: write the login without its `@`: `{login}`"),
             None => format!("`{text}` is not the login of a GitHub user"),
         }))
+    }
+}
+
+/// Names of GitHub's events. A list that is given is not empty, for a webhook
+/// without events is none.
+pub(super) fn events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let events = Vec::<EventName>::deserialize(deserializer)?;
+    if events.is_empty() {
+        return Ok(super::EVENTS.iter().map(|&event| event.to_owned()).collect());
+    }
+    Ok(events.into_iter().map(|EventName(event)| event).collect())
+}
+
+struct EventName(String);
+
+impl<'de> Deserialize<'de> for EventName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let fits = (1..=60).contains(&text.len())
+            && text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        if fits {
+            return Ok(Self(text));
+        }
+        Err(D::Error::custom(format!(
+            "`{}` is not the name of an event, as in `issue_comment`",
+            shown(&text)
+        )))
     }
 }
 

@@ -16,11 +16,14 @@ use crate::core::inject::screen::{Reading, Screen};
 pub(super) mod screen;
 
 /// The hooks that we listen to. The user's own run beside them.
-const HOOKS: [&str; 7] = [
+const HOOKS: [&str; 8] = [
     "SessionStart",
     "UserPromptSubmit",
     "Stop",
     "StopFailure",
+    // Says nothing: a tool waits here while a submit key is under way, so that its
+    // dialog does not open between our last look and the key.
+    "PreToolUse",
     "PermissionRequest",
     "Notification",
     "SessionEnd",
@@ -87,6 +90,7 @@ impl HarnessAdapter for Claude {
             retry_gap: Duration::from_millis(800),
             ack_timeout: Duration::from_secs(5),
             gives_proof: true,
+            stashes: true,
         }
     }
 

@@ -60,6 +60,7 @@ impl HarnessAdapter for Demo {
             retry_gap: Duration::from_millis(300),
             ack_timeout: Duration::from_secs(3),
             gives_proof: true,
+            stashes: false,
         }
     }
 

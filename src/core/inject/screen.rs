@@ -24,6 +24,10 @@ pub struct Reading {
     pub activity: Activity,
     /// What stands in its input box.
     pub input: InputBox,
+    /// What of it stands before the cursor, where that is certain.
+    pub before_cursor: Option<String>,
+    /// Whether a draft was put aside, and will come back.
+    pub stashed: bool,
 }
 
 /// What the agent is doing.
@@ -65,7 +69,12 @@ pub enum InputBox {
 
 impl Reading {
     /// A screen on which nothing was recognised.
-    pub const UNKNOWN: Self = Self { activity: Activity::Unknown, input: InputBox::Absent };
+    pub const UNKNOWN: Self = Self::without_box(Activity::Unknown);
+
+    /// A screen without an input box that has the keys.
+    pub const fn without_box(activity: Activity) -> Self {
+        Self { activity, input: InputBox::Absent, before_cursor: None, stashed: false }
+    }
 
     /// Whether a paste would land in an input box that is empty.
     pub fn is_ready(&self) -> bool {
@@ -81,22 +90,45 @@ impl Reading {
             InputBox::Holds { text } => {
                 without_space(text).contains(marker.as_str()) && is_shown_as(prompt, text)
             }
-            InputBox::Placeholder { text } => {
-                placeholder_lines(text) == Some(prompt.trim_end_matches('\n').lines().count())
+            InputBox::Placeholder { text } => placeholder_lines(text) == Some(lines_of(prompt)),
+        }
+    }
+
+    /// Whether anything in the box may be of this prompt: the beginning of one
+    /// of ours, or a placeholder that stands for as many lines.
+    pub fn shows(&self, prompt: &str, marker: &Marker) -> bool {
+        match &self.input {
+            InputBox::Absent | InputBox::Empty => false,
+            InputBox::Holds { text } | InputBox::Placeholder { text } => {
+                let text = without_space(text);
+                text.contains(marker.as_str())
+                    || text.contains("[the-loopevent")
+                    || placeholders(&text).any(|(_, lines)| lines == lines_of(prompt))
             }
         }
     }
 
-    /// Whether what was pasted can be seen in the box: the marker, or a
-    /// placeholder that may stand for it.
-    pub fn shows(&self, marker: &Marker) -> bool {
-        match &self.input {
-            InputBox::Absent | InputBox::Empty => false,
-            InputBox::Holds { text } => {
-                without_space(text).contains(marker.as_str()) || text.contains("[Pasted text #")
-            }
-            InputBox::Placeholder { .. } => true,
+    /// How many Backspaces take exactly `prompt` out of the box; `None` when that
+    /// is not certain. The cursor must stand right behind it.
+    pub fn backspaces(&self, prompt: &str) -> Option<usize> {
+        let before = without_space(self.before_cursor.as_ref()?);
+        let (InputBox::Holds { text } | InputBox::Placeholder { text }) = &self.input else {
+            return None;
+        };
+        let all = without_space(text);
+        let fitting = placeholders(&all).filter(|(_, lines)| *lines == lines_of(prompt)).count();
+        if fitting == 1 {
+            // A placeholder goes with one key.
+            let last = placeholders(&before).last();
+            return last
+                .is_some_and(|(end, lines)| end == before.len() && lines == lines_of(prompt))
+                .then_some(1);
         }
+        // A key takes a whole letter, whatever it is made of: only where each
+        // character is a letter is their number known.
+        let is_plain = prompt.chars().all(|c| c == '\n' || (' '..'\u{300}').contains(&c));
+        let is_behind = fitting == 0 && before.ends_with(&without_space(prompt));
+        (is_plain && is_behind && !prompt.ends_with('\n')).then(|| prompt.chars().count())
     }
 }
 
@@ -113,6 +145,26 @@ pub fn placeholder_lines(text: &str) -> Option<usize> {
     };
     number.parse::<u32>().ok()?;
     more.checked_add(1)
+}
+
+/// The placeholders in a text without white space: where each ends, and how
+/// many lines it stands for.
+fn placeholders(text: &str) -> impl Iterator<Item = (usize, usize)> {
+    const BEGIN: &str = "[Pastedtext#";
+    text.match_indices(BEGIN).filter_map(|(at, _)| {
+        let inner = text[at + BEGIN.len()..].split(']').next()?;
+        let end = at + BEGIN.len() + inner.len() + 1;
+        let (number, more) = match inner.split_once('+') {
+            Some((number, more)) => (number, more.trim_end_matches('s').strip_suffix("line")?),
+            None => (inner, "0"),
+        };
+        number.parse::<u32>().ok()?;
+        (end <= text.len()).then_some((end, more.parse::<usize>().ok()?.checked_add(1)?))
+    })
+}
+
+fn lines_of(prompt: &str) -> usize {
+    prompt.trim_end_matches('\n').lines().count()
 }
 
 /// Whether a terminal that was given `prompt` may show `text`. A terminal can
@@ -263,7 +315,38 @@ mod tests {
     }
 
     fn holding(input: InputBox) -> Reading {
-        Reading { activity: Activity::Idle, input }
+        Reading { activity: Activity::Idle, input, before_cursor: None, stashed: false }
+    }
+
+    /// A box in which a person has typed `left` and `right`, and ours between.
+    fn mixed(left: &str, ours: &str, right: &str) -> Reading {
+        Reading {
+            before_cursor: Some(format!("{left}{ours}")),
+            ..holding(InputBox::Holds { text: format!("{left}{ours}{right}") })
+        }
+    }
+
+    #[test]
+    fn it_is_known_how_to_take_ours_out_of_a_persons_draft() {
+        let short = format!("[the-loop event {}] one\ntwo", marker());
+        let keys = short.chars().count();
+        assert_eq!(mixed("dra", &short, "ft").backspaces(&short), Some(keys));
+        assert_eq!(mixed("", &short.replace("one", "o\nne"), "").backspaces(&short), Some(keys));
+        // The cursor elsewhere, a text whose letters cannot be counted, half of ours.
+        let elsewhere = Reading { before_cursor: Some("dra".into()), ..mixed("dra", &short, "ft") };
+        assert_eq!(elsewhere.backspaces(&short), None);
+        let family = format!("{short} 👨\u{200d}👩");
+        assert_eq!(mixed("x", &family, "").backspaces(&family), None);
+        assert_eq!(mixed("x", &short[..20], "").backspaces(&short), None);
+        assert!(mixed("x", &short[..20], "").shows(&short, &marker()));
+        // A placeholder goes with one key; of two that fit, nobody knows which is ours.
+        let long = "a\n".repeat(30);
+        let placeholder = "[Pasted text #2 +29 lines]";
+        assert_eq!(mixed("dra", placeholder, "ft").backspaces(&long), Some(1));
+        assert_eq!(mixed("dra", "[Pasted text #2\n +29 lines]", "").backspaces(&long), Some(1));
+        assert_eq!(mixed(placeholder, placeholder, "").backspaces(&long), None);
+        assert_eq!(mixed("x", "[Pasted text #2 +7 lines]", "").backspaces(&long), None);
+        assert!(!mixed("x", "[Pasted text #2 +7 lines]", "").shows(&long, &marker()));
     }
 
     #[test]
@@ -274,7 +357,7 @@ mod tests {
         let merged = format!("x{prompt}");
         let merged = holding(InputBox::Holds { text: merged });
         assert!(!merged.holds_only(&prompt, &marker()));
-        assert!(merged.shows(&marker()));
+        assert!(merged.shows(&prompt, &marker()));
     }
 
     #[test]
@@ -298,7 +381,7 @@ mod tests {
     fn a_text_without_the_marker_is_never_ours() {
         let reading = holding(InputBox::Holds { text: "hello".into() });
         assert!(!reading.holds_only("hello", &marker()));
-        assert!(!reading.shows(&marker()));
+        assert!(!reading.shows("hello", &marker()));
     }
 
     #[test]

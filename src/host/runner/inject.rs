@@ -1,12 +1,14 @@
 //! The hands of `core::inject`: looks at the session, asks the machine, and
 //! does what it says, each step on disk before it is done.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::clock::Clock;
 use crate::base::failure::chain;
 use crate::base::text::{cap, visible};
 use crate::core::dispatch::Delivered;
@@ -18,9 +20,13 @@ use crate::core::inject::{
 use crate::core::outcome::{Reason, State};
 use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery, Step};
+use crate::state::spool;
 
 use super::signals::{SignalLog, news};
 
+/// How many seconds after a person's key everything of ours waits. tmux tells
+/// the key's time in whole seconds.
+const HOLD_AFTER_KEY: i64 = 3;
 /// How long a signal that was on its way when the agent ended may take.
 const LATE_SIGNAL: Duration = Duration::from_millis(300);
 /// How long a text that was submitted may still stand in the box once the
@@ -36,6 +42,8 @@ pub(super) struct Injector<'a> {
     pub(super) news: Option<watch::Receiver<u64>>,
     pub(super) signals: &'a mut SignalLog,
     pub(super) delivery: &'a QueuedDelivery,
+    pub(super) clock: &'a Clock,
+    pub(super) spool: PathBuf,
 }
 
 impl Injector<'_> {
@@ -52,21 +60,39 @@ impl Injector<'_> {
             retry_gap: profile.retry_gap,
             max_submits: profile.submit_retries + 1,
             ack_timeout: profile.ack_timeout,
+            stashes: profile.stashes,
+            into_turns: false,
         };
         let mut injection = Injection::new(pace, progress);
         let mut submitted = progress == Progress::Submitted;
         let mut told = None;
         let mut called_off_at = None;
+        // Held from the text being seen to the submit key: no tool begins meanwhile.
+        let mut gate = None;
         self.signals.search_again();
         loop {
-            let seen = match self.observe(began).await {
+            if !injection.is_about_to_submit() {
+                gate = None;
+            } else if gate.is_none() {
+                gate = spool::hold_tools(&self.spool)
+                    .inspect_err(|error| tracing::debug!(%error, "tools are not held back"))
+                    .ok();
+            }
+            let (seen, backspaces) = match self.observe(began, injection.is_under_way()).await {
                 Ok(seen) => seen,
                 // What was submitted is never offered again for tmux's sake.
                 Err(_) if submitted => return Delivered::Ended(Outcome::Unproven),
                 Err(error) => return broken(&error),
             };
             let wait = match injection.next(&seen) {
-                Action::Look(wait) => wait,
+                Action::Look(wait) => {
+                    let mixed = Some((Reason::HumanDraft, None));
+                    if seen.input == Input::Mixed && !submitted && told != mixed {
+                        self.record(State::Injecting, Reason::HumanDraft, None).await;
+                        told = mixed;
+                    }
+                    wait
+                }
                 Action::Hold(reason, wait) => {
                     let detail = match &seen.agent {
                         Agent::Asks(what) => Some(cap(&visible(what), 200)),
@@ -103,6 +129,21 @@ impl Injector<'_> {
                     }
                     Duration::from_millis(5)
                 }
+                Action::Stash => {
+                    let stashed = self.tmux.stash(self.pane, &self.delivery.marker).await;
+                    if let Err(error @ TmuxError::Failed { .. }) = stashed {
+                        return broken(&error);
+                    }
+                    Duration::from_millis(5)
+                }
+                Action::Remove => {
+                    let keys = backspaces.unwrap_or(0);
+                    let removed = self.tmux.backspace(self.pane, &self.delivery.marker, keys).await;
+                    if let Err(error @ TmuxError::Failed { .. }) = removed {
+                        return broken(&error);
+                    }
+                    Duration::from_millis(5)
+                }
                 Action::Finish(Outcome::Gone) => return self.gone(submitted).await,
                 Action::Finish(outcome) => return Delivered::Ended(outcome),
             };
@@ -135,7 +176,12 @@ impl Injector<'_> {
         Delivered::Ended(Outcome::Gone)
     }
 
-    async fn observe(&mut self, began: Instant) -> Result<Observation, TmuxError> {
+    /// One look, and how many Backspaces would take our text out of the box.
+    async fn observe(
+        &mut self,
+        began: Instant,
+        under_way: bool,
+    ) -> Result<(Observation, Option<usize>), TmuxError> {
         let look = self.tmux.look(self.pane).await;
         // After the screen: a signal that is older than the screen is never missed.
         let accepted = self.has_taken();
@@ -143,13 +189,17 @@ impl Injector<'_> {
         let look = match look {
             Ok(look) => look,
             Err(TmuxError::Absent { .. }) => {
-                return Ok(Observation {
+                let absent = Observation {
                     pane: PaneSeen::Absent,
                     agent: Agent::Unknown,
                     input: Input::Absent,
                     accepted,
+                    typing: false,
+                    stashed: false,
+                    removable: false,
                     elapsed,
-                });
+                };
+                return Ok((absent, None));
             }
             Err(error) => return Err(error),
         };
@@ -158,13 +208,18 @@ impl Injector<'_> {
             cursor: look.cursor,
             columns: look.columns,
         });
-        Ok(Observation {
+        let backspaces = reading.backspaces(&self.delivery.prompt);
+        let now = self.clock.now().as_second();
+        let seen = Observation {
             pane: match look.state {
                 PaneState::Live => PaneSeen::Live,
                 PaneState::CopyMode => PaneSeen::CopyMode,
                 PaneState::Dead(_) => PaneSeen::Dead,
             },
-            input: self.input(&reading),
+            input: self.input(&reading, under_way),
+            typing: look.last_key.is_some_and(|key| now - key <= HOLD_AFTER_KEY),
+            stashed: reading.stashed,
+            removable: backspaces.is_some(),
             agent: match reading.activity {
                 Activity::Idle => Agent::Idle,
                 Activity::Busy => Agent::Busy,
@@ -174,14 +229,19 @@ impl Injector<'_> {
             },
             accepted,
             elapsed,
-        })
+        };
+        Ok((seen, backspaces))
     }
 
-    fn input(&self, reading: &Reading) -> Input {
+    fn input(&self, reading: &Reading, under_way: bool) -> Input {
+        let QueuedDelivery { prompt, marker, .. } = self.delivery;
         match reading.input {
             InputBox::Absent => Input::Absent,
             InputBox::Empty => Input::Empty,
-            _ if reading.holds_only(&self.delivery.prompt, &self.delivery.marker) => Input::Ours,
+            // Before our paste a placeholder is a person's, however many lines it has.
+            InputBox::Placeholder { .. } if !under_way => Input::Foreign,
+            _ if reading.holds_only(prompt, marker) => Input::Ours,
+            _ if under_way && reading.shows(prompt, marker) => Input::Mixed,
             _ => Input::Foreign,
         }
     }

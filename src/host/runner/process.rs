@@ -17,11 +17,10 @@ use crate::base::failure::chain;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::files::{self, atomic};
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
-use crate::base::process::{Invocation, shell_word};
 use crate::base::random;
-use crate::core::config::{HarnessName, Routing, RunnerKind};
+use crate::core::config::{HarnessName, LiveConfig, RunnerKind};
 use crate::core::dispatch::{Delivered, Hosting, StartFailure};
-use crate::core::harness::{Harness, OneShotSpec, StartSpec};
+use crate::core::harness::Harness;
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
@@ -36,9 +35,12 @@ use super::failure;
 use super::signals::SignalLog;
 
 mod judge;
+mod plan;
 mod watch;
 
 use judge::{Ending, Verdict};
+use plan::oneshot_invocation;
+pub use plan::resume_invocation;
 pub use watch::end as end_turn;
 
 /// Everything that the runner is made of.
@@ -50,8 +52,8 @@ pub struct ProcessRunnerParts {
     pub harnesses: BTreeMap<HarnessName, Tool>,
     /// The tmux server, for windows that show turns.
     pub tmux: Option<Tmux>,
-    /// `routing` of the configuration.
-    pub routing: Routing,
+    /// The configuration.
+    pub config: LiveConfig,
     /// Where state is kept.
     pub paths: StatePaths,
     /// The sessions.
@@ -122,7 +124,7 @@ impl ProcessRunner {
         let turns = Turns::of(&self.parts.paths, slug);
         files::private_dir(turns.dir())
             .map_err(|error| failure(Reason::StartFailed, error.to_string(), true))?;
-        let size = self.parts.routing.tmux.size;
+        let size = self.parts.config.get().routing.tmux.size;
         tmux.new_session(&NewSession {
             name: &name,
             item: &record.work_item.reference,
@@ -237,7 +239,8 @@ impl ProcessRunner {
     }
 
     fn limit(&self) -> std::time::Duration {
-        std::time::Duration::from_secs(self.parts.routing.dispatch_timeout_seconds.into())
+        let seconds = self.parts.config.get().routing.dispatch_timeout_seconds;
+        std::time::Duration::from_secs(seconds.into())
     }
 
     /// Runs a new turn to its end.
@@ -249,6 +252,12 @@ impl ProcessRunner {
         prompt: &str,
         call_off: &CancellationToken,
     ) -> Result<(Turn, Ending), String> {
+        // Nobody drives beside a turn that goes on, whosever it is.
+        if let Ok(Some(other)) = turns.live()
+            && let Some(mark) = other.mark()
+        {
+            watch::adopted(&other, &mark, self.limit(), self.parts.clock.now(), call_off).await;
+        }
         let invocation = oneshot_invocation(&self.parts, record)?;
         let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
         self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))?;
@@ -357,65 +366,4 @@ impl ProcessRunner {
 
 fn step(delivery: &QueuedDelivery, state: State, reason: Reason, detail: Option<String>) -> Step {
     Step { delivery: delivery.id.clone(), state, reason, detail, route: None }
-}
-
-/// The command line of a session's next headless turn.
-fn oneshot_invocation(
-    parts: &ProcessRunnerParts,
-    record: &SessionRecord,
-) -> Result<Invocation, String> {
-    let is_shown = record.runner == RunnerKind::Tmux;
-    planned(&parts.program, &parts.harnesses, &parts.routing, &parts.paths, record, |start| {
-        Harness::named(record.harness).oneshot(&OneShotSpec { start: *start, stream: is_shown })
-    })
-}
-
-/// The command line that goes on with a session's conversation on a terminal.
-pub fn resume_invocation(
-    program: &Tool,
-    harnesses: &BTreeMap<HarnessName, Tool>,
-    routing: &Routing,
-    paths: &StatePaths,
-    record: &SessionRecord,
-) -> Result<Invocation, String> {
-    planned(program, harnesses, routing, paths, record, |start| {
-        Harness::named(record.harness).start(start)
-    })
-}
-
-fn planned(
-    program: &Tool,
-    harnesses: &BTreeMap<HarnessName, Tool>,
-    routing: &Routing,
-    paths: &StatePaths,
-    record: &SessionRecord,
-    plan: impl FnOnce(&StartSpec<'_>) -> crate::core::harness::StartPlan,
-) -> Result<Invocation, String> {
-    if !record.cwd.is_dir() {
-        return Err(format!("the session's directory `{}` is not there", record.cwd.display()));
-    }
-    let tool = match record.harness {
-        HarnessName::Demo => program,
-        name @ HarnessName::Claude => harnesses
-            .get(&name)
-            .ok_or_else(|| format!("the harness `{}` was not found at start", name.as_str()))?,
-    };
-    let hook_command = format!("{} hook", shell_word(&program.path().to_string_lossy()));
-    let empty = Vec::new();
-    let plan = plan(&StartSpec {
-        session_id: &record.harness_session_id,
-        resume: record.conversation_started,
-        hook_command: &hook_command,
-        extra_args: routing.harness_args.get(&record.harness).unwrap_or(&empty),
-        cwd: &record.cwd,
-    });
-    let spool = paths.spool().join(record.slug().as_str());
-    files::private_dir(&spool).map_err(|error| error.to_string())?;
-    Ok(plan
-        .env
-        .iter()
-        .fold(tool.invocation().args(&plan.args), |all, (name, value)| all.env(name, value))
-        .env("THE_LOOP_SPOOL", &spool)
-        .env("THE_LOOP_WORK_ITEM", record.work_item.reference.to_string())
-        .cwd(&record.cwd))
 }

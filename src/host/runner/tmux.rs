@@ -16,7 +16,7 @@ use crate::base::files::{self, atomic};
 use crate::base::ids::{DeliveryId, Slug};
 use crate::base::process::shell_word;
 use crate::base::text::visible;
-use crate::core::config::{HarnessName, Routing, RunnerKind};
+use crate::core::config::{HarnessName, LiveConfig, RunnerKind};
 use crate::core::dispatch::{Delivered, StartFailure};
 use crate::core::harness::{Harness, StartSpec};
 use crate::core::inject::{Outcome, Progress};
@@ -47,8 +47,8 @@ pub struct TmuxRunnerParts {
     pub program: Tool,
     /// The binary of each harness that has one of its own.
     pub harnesses: BTreeMap<HarnessName, Tool>,
-    /// `routing` of the configuration.
-    pub routing: Routing,
+    /// The configuration.
+    pub config: LiveConfig,
     /// Where state is kept.
     pub paths: StatePaths,
     /// The sessions.
@@ -152,6 +152,7 @@ impl TmuxRunner {
             .map_err(|error| failure(Reason::StartFailed, error, false))?;
         let name = slug.tmux_name();
         let began = self.parts.clock.now();
+        let size = self.parts.config.get().routing.tmux.size;
         self.update(slug, |record| {
             record.status = SessionStatus::Starting;
             record.failure = None;
@@ -165,7 +166,7 @@ impl TmuxRunner {
                 name: &name,
                 item: &record.work_item.reference,
                 conversation: record.harness_session_id.as_str(),
-                size: (self.parts.routing.tmux.size.columns, self.parts.routing.tmux.size.lines),
+                size: (size.columns, size.lines),
                 cwd: &record.cwd,
                 command: vec![
                     self.parts.program.path().into(),
@@ -201,11 +202,12 @@ impl TmuxRunner {
         let hook_command =
             format!("{} hook", shell_word(&self.parts.program.path().to_string_lossy()));
         let empty = Vec::new();
+        let config = self.parts.config.get();
         let plan = harness.start(&StartSpec {
             session_id: &record.harness_session_id,
             resume: record.conversation_started,
             hook_command: &hook_command,
-            extra_args: self.parts.routing.harness_args.get(&record.harness).unwrap_or(&empty),
+            extra_args: config.routing.harness_args.get(&record.harness).unwrap_or(&empty),
             cwd: &record.cwd,
         });
         let spool = self.spool_dir(slug);
@@ -235,7 +237,8 @@ impl TmuxRunner {
         live: &Live,
         began: Timestamp,
     ) -> Result<(), StartFailure> {
-        let limit = Duration::from_secs(self.parts.routing.tmux.ready_timeout_seconds.into());
+        let seconds = self.parts.config.get().routing.tmux.ready_timeout_seconds;
+        let limit = Duration::from_secs(seconds.into());
         let deadline = tokio::time::Instant::now() + limit;
         let mut signals = live.signals.lock().await;
         let mut told = self.news(slug);
@@ -312,6 +315,8 @@ impl TmuxRunner {
             news: self.news(slug),
             signals: &mut signals,
             delivery: &delivery,
+            clock: &self.parts.clock,
+            spool: self.spool_dir(slug),
         }
         .run(progress, call_off)
         .await;

@@ -61,17 +61,25 @@ pub struct Look {
     pub cursor: (u16, u16),
     /// The pane's columns.
     pub columns: u16,
+    /// When a person last pressed a key in the session, in seconds of Unix time.
+    /// Those who can only look do not count.
+    pub last_key: Option<i64>,
 }
+
+/// What ends the list of clients: what comes after it is the screen, whatever
+/// stands on that.
+const SCREEN_FOLLOWS: &str = "the-loop: the screen";
 
 /// The fields of a listing. The session's name comes last, because that of a
 /// stranger may hold anything.
-const FIELDS: usize = 12;
+const FIELDS: usize = 13;
 
 fn format() -> String {
     format!(
         "#{{pid}}|#{{session_id}}|#{{pane_id}}|#{{?pane_dead,1,0}}|#{{?pane_in_mode,1,0}}|\
          #{{pane_dead_status}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_width}}|\
-         #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}}|#{{session_name}}"
+         #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}}|\
+         #{{s/[|]/ /:session_group}}|#{{session_name}}"
     )
 }
 
@@ -99,21 +107,21 @@ impl Tmux {
             "#{{&&:#{{==:#{{pane_id}},{}}},#{{==:#{{session_id}},{}}}}}",
             pane.pane_id, pane.session_id
         );
-        let call = self.call().args(["list-panes", "-a", "-f", &filter, "-F", &format()]).args([
-            ";",
-            "capture-pane",
-            "-p",
-            "-e",
-            "-t",
-            &pane.pane_id,
-        ]);
+        let call = self
+            .call()
+            .args(["list-panes", "-a", "-f", &filter, "-F", &format()])
+            .args([";", "list-clients", "-F", CLIENT_FORMAT])
+            .args([";", "display-message", "-p", SCREEN_FOLLOWS])
+            .args([";", "capture-pane", "-p", "-e", "-t", &pane.pane_id]);
         let absent = || TmuxError::Absent { what: format!("session `{}`", pane.name) };
         let output = match call.run_ok().await {
             Ok(output) => output.stdout_text(),
             Err(source) if is_absent(&source) => return Err(absent()),
             Err(source) => return Err(TmuxError::Failed { verb: "show a pane", source }),
         };
-        let (first, screen) = output.split_once('\n').ok_or_else(absent)?;
+        let (first, rest) = output.split_once('\n').ok_or_else(absent)?;
+        let (clients, screen) =
+            rest.split_once(&format!("{SCREEN_FOLLOWS}\n")).ok_or_else(absent)?;
         let row = parse(first).ok_or_else(absent)?;
         // Ids are never used again within one server, but a new server counts anew.
         if !row.pane.is_the_same_as(pane) || row.pane.name != pane.name {
@@ -124,6 +132,7 @@ impl Tmux {
             screen: screen.to_owned(),
             cursor: row.cursor,
             columns: row.columns,
+            last_key: last_key(clients, &pane.session_id, &row.group),
         })
     }
 
@@ -159,15 +168,39 @@ impl Tmux {
     }
 }
 
+/// A client: when its last key came, when it attached, whether it can only look,
+/// its session and that one's group. The group's name comes last: it may hold
+/// anything.
+const CLIENT_FORMAT: &str = "#{client_activity}|#{client_created}|\
+     #{client_readonly}|#{session_id}|#{session_group}";
+
+/// The latest key of a person who looks at the session or at one of its group.
+/// A client that has never had a key has been active since it was attached.
+fn last_key(clients: &str, session: &str, group: &str) -> Option<i64> {
+    let keys = clients.lines().filter_map(|line| {
+        let fields: Vec<_> = line.splitn(5, '|').collect();
+        let &[activity, created, read_only, its_session, its_group] = &fields[..] else {
+            return None;
+        };
+        let is_here = its_session == session || (!group.is_empty() && its_group == group);
+        if !is_here || read_only == "1" || activity == created {
+            return None;
+        }
+        activity.parse().ok()
+    });
+    keys.max()
+}
+
 struct Row {
     pane: Pane,
+    group: String,
     cursor: (u16, u16),
     columns: u16,
 }
 
 fn parse(line: &str) -> Option<Row> {
     let fields: Vec<_> = line.splitn(FIELDS, '|').collect();
-    let &[server, session, pane, dead, mode, status, x, y, width, clients, ours, name] =
+    let &[server, session, pane, dead, mode, status, x, y, width, clients, ours, group, name] =
         &fields[..]
     else {
         return None;
@@ -191,6 +224,7 @@ fn parse(line: &str) -> Option<Row> {
             item: some(item),
             conversation: some(conversation),
         },
+        group: group.to_owned(),
         cursor: (x.parse().unwrap_or(0), y.parse().unwrap_or(0)),
         columns: width.parse().unwrap_or(0),
     })
@@ -202,14 +236,23 @@ mod tests {
 
     #[test]
     fn a_row_of_ours_and_rows_of_strangers() {
-        let ours = parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc|loop/o+r+1").unwrap();
+        let ours = parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc||loop/o+r+1").unwrap();
         assert_eq!(ours.pane.item.as_deref(), Some("github:o/r#1"));
         assert_eq!(ours.pane.conversation.as_deref(), Some("abc"));
         assert_eq!((ours.pane.state, ours.cursor, ours.columns), (PaneState::Live, (3, 4), 160));
-        let strange = parse("9|$2|%3|1|0|7|0|0|80|0| |a|b c").unwrap();
+        let strange = parse("9|$2|%3|1|0|7|0|0|80|0| |g|a|b c").unwrap();
         assert_eq!(strange.pane.name, "a|b c");
         assert_eq!(strange.pane.item, None);
         assert_eq!(strange.pane.state, PaneState::Dead("exit code 7".into()));
         assert!(parse("nonsense").is_none());
+    }
+
+    #[test]
+    fn a_key_counts_when_it_was_pressed_here_by_somebody_who_can_type() {
+        let clients = "20|10|0|$1|\n30|10|1|$1|\n40|40|0|$1|\n50|10|0|$2|\n60|10|0|$3|g|h\n";
+        assert_eq!(last_key(clients, "$1", ""), Some(20));
+        assert_eq!(last_key(clients, "$1", "g|h"), Some(60));
+        assert_eq!(last_key(clients, "$9", ""), None);
+        assert_eq!(last_key("", "$1", ""), None);
     }
 }

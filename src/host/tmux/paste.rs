@@ -26,6 +26,24 @@ impl Tmux {
         self.type_guarded(pane, &buffer, "-r", "1", "\r").await
     }
 
+    /// Puts the draft in the input box aside (`^S`).
+    pub async fn stash(&self, pane: &Pane, marker: &Marker) -> Result<(), TmuxError> {
+        let buffer = format!("the-loop-{marker}-stash");
+        self.type_guarded(pane, &buffer, "-r", "#{==:#{pane_in_mode},0}", "\x13").await
+    }
+
+    /// Presses Backspace `keys` times.
+    pub async fn backspace(
+        &self,
+        pane: &Pane,
+        marker: &Marker,
+        keys: usize,
+    ) -> Result<(), TmuxError> {
+        let buffer = format!("the-loop-{marker}-remove");
+        let keys = "\x7f".repeat(keys);
+        self.type_guarded(pane, &buffer, "-r", "#{==:#{pane_in_mode},0}", &keys).await
+    }
+
     async fn type_guarded(
         &self,
         pane: &Pane,

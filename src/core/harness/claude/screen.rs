@@ -41,7 +41,7 @@ pub(in crate::core::harness) fn read(screen: &Screen<'_>) -> Reading {
     let rows = screen.rows();
     match Frame::find(&rows, screen) {
         Some(frame) => frame.read(),
-        None => Reading { activity: without_box(&rows), input: InputBox::Absent },
+        None => Reading::without_box(without_box(&rows)),
     }
 }
 
@@ -50,6 +50,8 @@ struct Frame<'a> {
     above: &'a [Row],
     content: &'a [Row],
     below: &'a [Row],
+    /// The cursor's row and column within the box.
+    cursor: (usize, usize),
 }
 
 impl<'a> Frame<'a> {
@@ -62,10 +64,11 @@ impl<'a> Frame<'a> {
         let first = content.first()?.first()?.c;
         let (column, row) = (usize::from(screen.cursor.0), usize::from(screen.cursor.1));
         let cursor_is_in = row > top && row < bottom && column >= 2;
-        (cursor_is_in && matches!(first, PROMPT | '!')).then_some(Self {
+        (cursor_is_in && matches!(first, PROMPT | '!')).then(|| Self {
             above: &rows[..top],
             content,
             below: &rows[bottom + 1..],
+            cursor: (row - top - 1, column),
         })
     }
 
@@ -73,7 +76,7 @@ impl<'a> Frame<'a> {
         let first = self.content[0][0];
         if first.c != PROMPT {
             // The shell mode: a submit would run our text as a command.
-            return Reading { activity: Activity::Overlay, input: InputBox::Absent };
+            return Reading::without_box(Activity::Overlay);
         }
         let input = self.input();
         let below = lower(self.below);
@@ -84,7 +87,31 @@ impl<'a> Frame<'a> {
         } else {
             Activity::Idle
         };
-        Reading { activity, input }
+        Reading { activity, input, before_cursor: self.before_cursor(), stashed: self.stashed() }
+    }
+
+    /// What was typed before the cursor. Only where each character takes one
+    /// column is a column a character.
+    fn before_cursor(&self) -> Option<String> {
+        let (row, column) = self.cursor;
+        let last = self.content.get(row)?;
+        let last = &last[..column.min(last.len())];
+        if last.iter().any(|cell| cell.c >= '\u{300}' && cell.c != PROMPT) {
+            return None;
+        }
+        let rows = self.content[..row].iter().map(Vec::as_slice).chain([last]);
+        let texts = rows.map(|row| {
+            let typed = row.get(2..).unwrap_or_default().iter().filter(|cell| !cell.dim);
+            typed.map(|cell| cell.c).collect::<String>()
+        });
+        Some(texts.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// The sign that a draft was put aside: right above the box, or below it.
+    /// What an agent prints there can only make us wait.
+    fn stashed(&self) -> bool {
+        let above = self.above.last().map(std::slice::from_ref).unwrap_or_default();
+        [above, self.below].into_iter().any(|rows| lower(rows).contains("stashed"))
     }
 
     /// `✻ Thinking… (3s · …)` at the left edge, above the box.
@@ -215,11 +242,11 @@ mod tests {
     }
 
     fn dialog(what: &str) -> Reading {
-        Reading { activity: Activity::Dialog { what: what.into() }, input: InputBox::Absent }
+        Reading::without_box(Activity::Dialog { what: what.into() })
     }
 
     fn boxed(activity: Activity, input: InputBox) -> Reading {
-        Reading { activity, input }
+        Reading { input, ..Reading::without_box(activity) }
     }
 
     fn holds(text: &str) -> InputBox {
@@ -282,7 +309,13 @@ mod tests {
                 .count();
             assert_eq!(count, table().len(), "a recorded screen of {version} is not in the table");
             for (name, reading) in table() {
-                assert_eq!(recorded(version, name), reading, "{version} {name}");
+                let seen = recorded(version, name);
+                assert_eq!(seen.stashed, name == "idle-stashed", "{version} {name}");
+                if name == "idle-draft" {
+                    assert_eq!(seen.before_cursor.as_deref(), Some("half typed by a person"));
+                }
+                let seen = (seen.activity, seen.input);
+                assert_eq!(seen, (reading.activity, reading.input), "{version} {name}");
             }
         }
     }

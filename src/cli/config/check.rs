@@ -1,0 +1,69 @@
+//! `the-loop config check`.
+
+use std::process::ExitCode;
+
+use crate::base::failure::Failure;
+use crate::base::text::visible;
+use crate::cli::setup::Loaded;
+use crate::cli::{Context, json};
+use crate::core::config::{SpawnPolicy, WITHOUT_EFFECT, is_among, lines};
+
+/// Check the configuration
+///
+/// Exits 1 with the place and the reason when there is a fault in it. Notes are
+/// no faults: they say what is allowed and will surprise.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  the-loop config check")]
+pub(super) struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let loaded = match context.load() {
+        Ok(loaded) => loaded,
+        Err(failure) if args.json => {
+            let value = serde_json::json!({
+                "schema": 1, "valid": false, "error": failure.to_string(),
+                "hints": failure.hints(),
+            });
+            context.printer.data(&json::render(&value))?;
+            return Ok(ExitCode::FAILURE);
+        }
+        Err(failure) => return Err(failure),
+    };
+    let notes = notes(&loaded);
+    if args.json {
+        let value = serde_json::json!({
+            "schema": 1, "valid": true, "file": loaded.file.display().to_string(),
+            "notes": notes,
+        });
+        context.printer.data(&json::render(&value))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for note in notes {
+        context.printer.note(&format!("note: {note}"));
+    }
+    context.printer.data(&format!("{} is valid", visible(&loaded.file.display().to_string())))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn notes(loaded: &Loaded) -> Vec<String> {
+    let set = lines(&loaded.text);
+    let routing = &loaded.config.routing;
+    let mut notes: Vec<_> = set
+        .iter()
+        .filter(|(key, _)| is_among(key, WITHOUT_EFFECT))
+        .map(|(key, line)| format!("line {line}: `{key}` has no effect in this version"))
+        .collect();
+    if !routing.enabled {
+        notes.push("`routing.enabled` is false: deliveries are only recorded".to_owned());
+    } else if routing.authorized_users.is_empty() {
+        notes.push("`routing.authorizedUsers` is empty: no person's event is acted on".to_owned());
+    } else if routing.spawn_on_unmatched == SpawnPolicy::Never {
+        notes.push("`routing.spawnOnUnmatched` is never: no event starts a session".to_owned());
+    }
+    notes
+}

@@ -1,0 +1,343 @@
+//! `the-loop init`: a configuration for this repository, out of what can be
+//! found here and of a few answers.
+
+mod ask;
+mod found;
+mod github;
+mod remotes;
+
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+
+use self::ask::{ask, words};
+use self::found::Found;
+use super::Context;
+use super::setup::failure;
+use crate::base::dirs::Dirs;
+use crate::base::failure::{Failure, Kind};
+use crate::base::ids::Repo;
+use crate::base::process::shell_word;
+use crate::base::text::visible;
+use crate::core::config::{HarnessName, RunnerKind, SpawnPolicy, Starter};
+use crate::doctor::{self, Needs};
+use crate::state::config_file::{self, is_there};
+use crate::state::paths::StatePaths;
+
+/// What the ignore file is given: the sessions are this machine's.
+const IGNORED: &str = ".the-loop/sessions/";
+
+/// Write a configuration for this repository
+///
+/// Finds the repository on GitHub, your login and the agent, asks about the
+/// rest, and writes `.the-loop/config.yaml`. One that is there is kept. Ends with
+/// a look at what this host still lacks, and with what to do next.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  the-loop init --yes --user octocat")]
+#[expect(clippy::struct_excessive_bools, reason = "they are switches of a command line")]
+pub(super) struct Args {
+    /// Ask nothing: take what is found and what is given here
+    #[arg(long, short)]
+    yes: bool,
+
+    /// The agent: claude or demo
+    #[arg(long, value_name = "NAME", value_parser = read_harness)]
+    harness: Option<HarnessName>,
+
+    /// How sessions are hosted: tmux or process
+    #[arg(long, value_name = "RUNNER", value_parser = read_runner)]
+    runner: Option<RunnerKind>,
+
+    /// A repository that is listened to; may be given several times
+    #[arg(long, value_name = "OWNER/NAME", value_parser = read_repo)]
+    repo: Vec<Repo>,
+
+    /// A GitHub login that is listened to; may be given several times
+    #[arg(long, value_name = "LOGIN", value_parser = login)]
+    user: Vec<String>,
+
+    /// The label that arms an issue
+    #[arg(long, value_parser = read_label)]
+    label: Option<String>,
+
+    /// When an event starts a session: never, labeled or always
+    #[arg(long, value_name = "WHEN", value_parser = read_spawn)]
+    spawn: Option<SpawnPolicy>,
+
+    /// Show the sessions in the browser
+    #[arg(long)]
+    web: bool,
+
+    /// Print the call that registers the webhook, and make its secret
+    #[arg(long, requires = "url")]
+    github: bool,
+
+    /// Where GitHub reaches this host, as in `https://hooks.example.net`
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+
+    /// Write a new configuration over one that is there (kept beside it)
+    #[arg(long)]
+    force: bool,
+}
+
+fn read_harness(text: &str) -> Result<HarnessName, String> {
+    [HarnessName::Claude, HarnessName::Demo]
+        .into_iter()
+        .find(|name| name.as_str() == text)
+        .ok_or_else(|| "it is one of: claude, demo".to_owned())
+}
+
+fn read_runner(text: &str) -> Result<RunnerKind, String> {
+    [RunnerKind::Tmux, RunnerKind::Process]
+        .into_iter()
+        .find(|runner| runner.as_str() == text)
+        .ok_or_else(|| "it is one of: tmux, process".to_owned())
+}
+
+fn read_spawn(text: &str) -> Result<SpawnPolicy, String> {
+    [SpawnPolicy::Never, SpawnPolicy::Labeled, SpawnPolicy::Always]
+        .into_iter()
+        .find(|policy| policy.as_str() == text)
+        .ok_or_else(|| "it is one of: never, labeled, always".to_owned())
+}
+
+fn read_repo(text: &str) -> Result<Repo, String> {
+    text.parse().map_err(|error: crate::base::ids::InvalidId| error.to_string())
+}
+
+fn read_label(text: &str) -> Result<String, String> {
+    let is_name = !text.trim().is_empty() && !text.chars().any(char::is_control);
+    is_name.then(|| text.trim().to_owned()).ok_or_else(|| "a label has a name".to_owned())
+}
+
+/// A GitHub login.
+fn login(text: &str) -> Result<String, String> {
+    let text = text.strip_prefix('@').unwrap_or(text);
+    let name = text.strip_suffix("[bot]").unwrap_or(text);
+    let fits = (1..=100).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    fits.then(|| text.to_owned()).ok_or_else(|| format!("`{}` is no GitHub login", visible(text)))
+}
+
+/// Runs the command.
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    context.block_on(Box::pin(init(context, args)))
+}
+
+async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let printer = context.printer;
+    let dirs = context.dirs()?;
+    let found = Found::look(context, &dirs).await;
+    let root = found.root.clone().unwrap_or_else(|| context.env.cwd().to_path_buf());
+    let file = match context.named() {
+        Some((file, _)) => file,
+        // In a work tree, the work tree's; elsewhere one above is already the one.
+        None => Some(root.join(".the-loop/config.yaml"))
+            .filter(|file| found.root.is_some() || is_there(file))
+            .or_else(|| config_file::search(&root))
+            .unwrap_or_else(|| root.join(".the-loop/config.yaml")),
+    };
+    let shown = visible(&file.display().to_string());
+    if is_there(&file) && !args.force {
+        printer.note(&format!("kept     {shown} (`--force` writes a new one)"));
+    } else {
+        let starter = choose(context, args, &found, &dirs)?;
+        write(&file, &starter.text())?;
+        printer.note(&format!("written  {shown}"));
+        if starter.users.is_empty() {
+            printer.note("warning: no login is listed, so no person's event is acted on");
+        }
+    }
+    let read =
+        config_file::read(&file, &context.env).map_err(|error| failure(error, "`init` uses it"))?;
+    if file.ends_with(".the-loop/config.yaml") {
+        let ignore = read.project.join(".gitignore");
+        if add_to_ignored(&ignore)? {
+            printer
+                .note(&format!("added    {IGNORED} to {}", visible(&ignore.display().to_string())));
+        }
+    }
+    let (config, paths) = (&read.config, StatePaths::new(&read.file, &read.config, &dirs));
+    let webhook = &config.webhooks.gh_webhook;
+    let mut next = Vec::new();
+    if let (true, Some(url)) = (args.github, &args.url) {
+        let url = github::address(url, &webhook.path)
+            .map_err(|why| Failure::new(Kind::Usage, format!("`--url`: {why}")))?;
+        next.extend(github::calls(webhook, &config.routing.repositories, &url, &paths)?);
+        if context.env.var_os(&webhook.secret_env).is_some() {
+            printer.note(&format!(
+                "warning: `{}` is set here and comes before the secret's file",
+                webhook.secret_env
+            ));
+        }
+    } else {
+        next.push("the-loop init --github --url https://YOUR-ADDRESS".to_owned());
+    }
+    next.push("the-loop gh-webhook start".to_owned());
+    let label = shell_word(&config.routing.auto_execute_label);
+    let repo = match &config.routing.repositories[..] {
+        [repo] => format!(" --repo {repo}"),
+        _ => String::new(),
+    };
+    next.push(format!("gh issue edit NUMBER{repo} --add-label {label}"));
+
+    let needs = Needs {
+        runner: Some(config.routing.runner),
+        harness: Some(config.routing.default_harness),
+        web: config.routing.web_terminal.enabled,
+    };
+    let report = doctor::examine(&context.env, &dirs, &config.tools, &needs).await;
+    if let Some(text) = report.errors_text() {
+        printer.note(&format!("\nThis host is not ready yet:\n{}", text.trim_end()));
+    }
+    printer.note("\nNext:");
+    printer.data(&next.join("\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the configuration is to say: what is given, what is found, and answers.
+fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<Starter, Failure> {
+    let printer = context.printer;
+    for remote in &found.remotes {
+        printer.note(&format!("found    {} (remote `{}`)", remote.repo, visible(&remote.name)));
+    }
+    for host in &found.other_hosts {
+        printer.note(&format!("passed   a remote on {host}: not known as a GitHub"));
+    }
+    if let Some((login, who)) = &found.login {
+        printer.note(&format!("found    you are {login} ({who})"));
+    }
+    if let Some(claude) = &found.claude {
+        let path = visible(&claude.path().display().to_string());
+        printer.note(&format!("found    claude ({path})"));
+    }
+    let asks = !args.yes && printer.can_ask();
+    if !args.yes && !asks {
+        return Err(Failure::refused("there is no terminal to ask on; nothing was written")
+            .hint("`the-loop init --yes` takes what is found; `the-loop init --help`\n      shows what can be given"));
+    }
+    let all = |text: &str| words(text).iter().map(|word| read_repo(word)).collect();
+    let found_repos: Vec<_> = found.remotes.iter().map(|remote| remote.repo.clone()).collect();
+    let names: Vec<_> = found_repos.iter().map(ToString::to_string).collect();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let repositories: Vec<Repo> = match (&args.repo[..], asks) {
+        ([], true) => ask(printer, "Repositories to listen to", &names, all)?,
+        ([], false) => found_repos,
+        (given, _) => given.to_vec(),
+    };
+    let me = found.login.as_ref().map_or("none", |(login, _)| login);
+    let logins = |text: &str| words(text).iter().map(|word| login(word)).collect();
+    let users: Vec<String> = match (&args.user[..], asks) {
+        ([], true) => ask(printer, "GitHub logins to listen to", me, logins)?,
+        ([], false) => found.login.iter().map(|(login, _)| login.clone()).collect(),
+        (given, _) => given.to_vec(),
+    };
+    let harness = match args.harness {
+        Some(harness) => harness,
+        None if asks => ask(printer, "Agent (claude, demo)", "claude", read_harness)?,
+        None => HarnessName::Claude,
+    };
+    let runner = match args.runner {
+        Some(runner) => runner,
+        None if asks => ask(printer, "Hosted in (tmux, process)", "tmux", read_runner)?,
+        None => RunnerKind::Tmux,
+    };
+    let spawn = match args.spawn {
+        Some(spawn) => spawn,
+        None if asks => {
+            ask(printer, "Start a session (never, labeled, always)", "labeled", read_spawn)?
+        }
+        None => SpawnPolicy::Labeled,
+    };
+    let default = "the-loop: auto-execute";
+    let label = match &args.label {
+        Some(label) => label.clone(),
+        None if asks && spawn == SpawnPolicy::Labeled => {
+            ask(printer, "The label that arms an issue", default, read_label)?
+        }
+        None => default.to_owned(),
+    };
+    let secret_file = secret_file(context, dirs, repositories.first());
+    Ok(Starter { runner, harness, spawn, label, users, repositories, web: args.web, secret_file })
+}
+
+/// Where the webhook's secret is kept: with the user, not with the project.
+fn secret_file(context: &Context, dirs: &Dirs, repo: Option<&Repo>) -> String {
+    let name = repo
+        .map_or_else(|| "webhook".to_owned(), |repo| format!("{}+{}", repo.owner(), repo.name()));
+    let path = dirs.state.join("secrets").join(name);
+    let below = context.env.home().and_then(|home| path.strip_prefix(home).ok());
+    below.map_or_else(|| path.display().to_string(), |below| format!("~/{}", below.display()))
+}
+
+/// Writes the configuration. What was there is kept beside it.
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("could not write the configuration `{}`", file.display()))
+            .because(error)
+    };
+    let dir = file.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
+    if !dir.is_dir() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&dir).map_err(failed)?;
+    }
+    if is_there(file) {
+        let kept = (0_u8..=255)
+            .map(|number| file.with_extension(format!("yaml.old{number}")))
+            .find(|kept| !kept.exists());
+        if let Some(kept) = kept {
+            fs::copy(file, kept).map_err(failed)?;
+        }
+    }
+    // Whole or not at all; and readable by others, for it goes into the repository.
+    let fresh = dir.join(format!(".config.{}.tmp", std::process::id()));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(&fresh)
+        .and_then(|mut handle| {
+            handle.write_all(text.as_bytes())?;
+            handle.sync_all()
+        })
+        .and_then(|()| fs::rename(&fresh, file));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&fresh);
+        failed(error)
+    })
+}
+
+/// Adds the sessions to the ignore file; `false` when they are in it.
+fn add_to_ignored(file: &Path) -> Result<bool, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("could not add `{IGNORED}` to `{}`", file.display())).because(error)
+    };
+    let text = match fs::read(file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    let ignores = |line: &str| {
+        let line = line.trim_end().trim_start_matches('/').trim_end_matches(['*', '/']);
+        line == ".the-loop" || line == ".the-loop/sessions"
+    };
+    if text.lines().any(ignores) {
+        return Ok(false);
+    }
+    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(file)
+        .and_then(|mut handle| {
+            handle.write_all(
+                format!("{gap}# Sessions of the-loop on this machine\n{IGNORED}\n").as_bytes(),
+            )
+        })
+        .map_err(failed)?;
+    Ok(true)
+}

@@ -1,0 +1,126 @@
+//! `init --github`: the call that registers the webhook, and its secret.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use serde_json::json;
+
+use crate::base::failure::Failure;
+use crate::base::files::{atomic, private_dir};
+use crate::base::ids::{GITHUB, Repo};
+use crate::base::process::shell_word;
+use crate::base::random;
+use crate::core::config::GhWebhook;
+use crate::state::paths::StatePaths;
+
+/// The calls that register the webhook, one for each repository. The secret is
+/// in none of them: it is in the file that the call sends.
+pub(super) fn calls(
+    webhook: &GhWebhook,
+    repositories: &[Repo],
+    url: &str,
+    paths: &StatePaths,
+) -> Result<Vec<String>, Failure> {
+    let Some(file) = &webhook.secret_file else {
+        return Err(Failure::refused("the configuration names no file for the webhook's secret")
+            .hint("set `webhooks.ghWebhook.secretFile`, as in `~/.config/the-loop/secret`"));
+    };
+    if repositories.is_empty() {
+        return Err(Failure::refused("no repository is known to register the webhook in")
+            .hint("set `routing.repositories`"));
+    }
+    let secret = secret(file)?;
+    paths.prepare().map_err(|error| {
+        Failure::failed("could not make the directory of the state").because(error)
+    })?;
+    repositories
+        .iter()
+        .map(|repo| {
+            let body = json!({
+                "name": "web", "active": true, "events": webhook.events,
+                "config": {
+                    "url": url, "content_type": "json", "insecure_ssl": "0", "secret": secret,
+                },
+            });
+            let name = format!("hook-{}+{}.json", repo.owner(), repo.name());
+            let request = paths.dir.join(name);
+            atomic::write(&request, body.to_string().as_bytes()).map_err(|error| {
+                Failure::failed("could not write the request to GitHub").because(error)
+            })?;
+            let host = match repo.host() {
+                GITHUB => String::new(),
+                host => format!(" --hostname {host}"),
+            };
+            let file = shell_word(&request.to_string_lossy());
+            Ok(format!(
+                "gh api{host} --method POST repos/{}/{}/hooks --input {file} --silent && rm {file}",
+                repo.owner(),
+                repo.name(),
+            ))
+        })
+        .collect()
+}
+
+/// The secret in the file, which is made with a fresh one when it is not there.
+fn secret(file: &Path) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| {
+        let text = format!("could not make the webhook's secret `{}`", file.display());
+        Failure::failed(text).because(error)
+    };
+    if !file.exists() {
+        let dir = file.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
+        private_dir(&dir).map_err(failed)?;
+        let mut fresh =
+            tempfile::Builder::new().prefix(".tmp-").tempfile_in(&dir).map_err(failed)?;
+        writeln!(fresh, "{}", hex::encode(random::bytes::<32>())).map_err(failed)?;
+        fresh.as_file().sync_all().map_err(failed)?;
+        // One that appeared meanwhile is the secret.
+        if let Err(error) = fresh.persist_noclobber(file)
+            && error.error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            return Err(failed(error.error));
+        }
+    }
+    let text = fs::read_to_string(file)
+        .map_err(|error| Failure::failed("could not read the webhook's secret").because(error))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.is_empty() {
+        return Err(Failure::refused(format!("the secret `{}` is empty", file.display()))
+            .hint("remove the file, and a fresh one is made"));
+    }
+    Ok(text.to_owned())
+}
+
+/// The address that GitHub posts to: what was given, with the receiver's path
+/// when it has none.
+pub(super) fn address(given: &str, path: &str) -> Result<String, String> {
+    let rest = given.strip_prefix("https://").or_else(|| given.strip_prefix("http://"));
+    let plain = given.chars().all(|c| c.is_ascii_graphic() && !"\"'<>\\`@".contains(c));
+    match rest {
+        Some(rest) if plain && !rest.is_empty() && !rest.starts_with('/') => {
+            match rest.split_once('/') {
+                None | Some((_, "")) => Ok(format!("{}{path}", given.trim_end_matches('/'))),
+                Some(_) => Ok(given.to_owned()),
+            }
+        }
+        _ => Err("this is not a web address, as in `https://hooks.example.net`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_path_gets_the_receivers() {
+        let at = |given| address(given, "/gh-webhook");
+        assert_eq!(at("https://a.example").unwrap(), "https://a.example/gh-webhook");
+        assert_eq!(at("https://a.example/").unwrap(), "https://a.example/gh-webhook");
+        assert_eq!(at("https://a.example/x").unwrap(), "https://a.example/x");
+        for wrong in ["", "a.example", "ftp://a", "https://", "https:///x", "https://u:p@a"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
+}

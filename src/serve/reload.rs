@@ -1,0 +1,122 @@
+//! Reading the configuration again: on request only, what can be changed while
+//! the receiver runs is, a broken file changes nothing.
+//!
+//! The control socket and SIGHUP ask for it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::env::Env;
+use crate::base::failure::chain;
+use crate::core::config::{Change, Config, HarnessName, LiveConfig, changes};
+use crate::state::config_file::{self, ReadError};
+
+/// What a reload came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reloaded {
+    /// The version of this format.
+    pub schema: u32,
+    /// Why the file was refused; the receiver goes on with what it had.
+    pub refused: Option<String>,
+    /// What is different in the file.
+    pub changes: Vec<Change>,
+}
+
+impl Reloaded {
+    /// Each change in a line of its own.
+    pub fn lines(&self) -> Vec<String> {
+        self.changes
+            .iter()
+            .map(|Change { key, old, new, applied }| {
+                let when = if *applied { "" } else { " (at the next start)" };
+                format!("{key}: {old} → {new}{when}")
+            })
+            .collect()
+    }
+}
+
+/// Reads the configuration of a running receiver again. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Reloader(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    file: PathBuf,
+    env: Env,
+    live: LiveConfig,
+    harnesses: Vec<HarnessName>,
+    taken: Mutex<Taken>,
+}
+
+/// What was taken from the file, without what the command line put above it.
+#[derive(Debug)]
+struct Taken {
+    config: Config,
+    text: String,
+}
+
+impl Reloader {
+    /// One for the file that was read into `read`. `live` is what the receiver
+    /// runs with; `harnesses` are those whose binaries it has.
+    pub fn new(
+        read: config_file::Read,
+        env: Env,
+        live: LiveConfig,
+        harnesses: Vec<HarnessName>,
+    ) -> Self {
+        let config_file::Read { config, file, text, .. } = read;
+        let taken = Mutex::new(Taken { config, text });
+        Self(Arc::new(Shared { file, env, live, harnesses, taken }))
+    }
+
+    /// Reads the file and takes what can be taken. It is logged, too: the person
+    /// who asks may not be the one who watches.
+    pub fn reload(&self) -> Reloaded {
+        let Shared { file, env, live, harnesses, taken } = &*self.0;
+        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = match config_file::read(file, env) {
+            Ok(read) => read,
+            Err(error) => {
+                let why = explain(&error);
+                tracing::warn!(%why, "the configuration was refused; the old one stays");
+                return Reloaded { schema: 1, refused: Some(why), changes: Vec::new() };
+            }
+        };
+        let mut changes = changes(&taken.config, &read.config);
+        let mut next = read.config;
+        next.keep_from(&taken.config);
+        if !harnesses.contains(&next.routing.default_harness) {
+            next.routing.default_harness = taken.config.routing.default_harness;
+            for change in &mut changes {
+                change.applied &= change.key != "routing.defaultHarness";
+            }
+        }
+        let mut running = next.clone();
+        running.keep_from(&live.get());
+        live.set(running);
+        *taken = Taken { config: next, text: read.text };
+        let reloaded = Reloaded { schema: 1, refused: None, changes };
+        for line in reloaded.lines() {
+            tracing::info!(change = %line, "the configuration was read again");
+        }
+        reloaded
+    }
+
+    /// Whether the file is another one than was taken.
+    pub fn changed_on_disk(&self) -> bool {
+        let taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        fs_err::read(&self.0.file)
+            .map_or(true, |bytes| String::from_utf8_lossy(&bytes) != taken.text.as_str())
+    }
+}
+
+fn explain(error: &ReadError) -> String {
+    match error {
+        ReadError::Fault(fault) => fault.render(),
+        ReadError::Foreign(foreign) => format!("{foreign}\nhint: {}", foreign.remedy()),
+        other => chain(other),
+    }
+}

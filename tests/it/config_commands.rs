@@ -1,0 +1,210 @@
+//! `config show`, `config check`, `config schema`; and that every key that is
+//! declared is read by somebody, or says that it is not.
+
+use std::path::Path;
+
+use the_loop::core::config::{Config, WITHOUT_EFFECT, is_among, json_schema, leaves};
+
+use crate::support::World;
+
+#[test]
+fn every_value_is_shown_with_its_origin_and_no_secret_is() {
+    let world = World::new("rateLimit: 3\nauthorizedUsers: [alice, bob]");
+    let text = std::fs::read_to_string(world.config()).unwrap();
+    // The line with alice alone would be a key given twice.
+    std::fs::write(world.config(), text.replacen("  authorizedUsers: [alice]\n", "", 1)).unwrap();
+    let (code, out, err) = world.run(&["config", "show"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for said in [
+        "routing.enabled                   default  true",
+        "routing.rateLimit                 line 8   3",
+        "routing.authorizedUsers           line 9   [alice, bob]",
+        "webhook's secret: there is one, from the environment",
+    ] {
+        assert!(out.contains(said), "{said}\n{out}");
+    }
+    assert!(out.lines().skip(1).all(|line| line.chars().count() <= 80), "{out}");
+    assert!(!out.contains(crate::support::SECRET), "{out}");
+
+    let (code, out, _) = world.run(&["config", "show", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &value["schema"], &value["fileOrigin"]), (0, &1.into(), &"found".into()));
+    let values = value["values"].as_array().unwrap();
+    assert_eq!(values.len(), leaves(&Config::default()).len());
+    let of = |key: &str| values.iter().find(|value| value["key"] == key).unwrap().clone();
+    assert_eq!(of("routing.rateLimit")["line"], 8);
+    assert_eq!(of("state.dir")["origin"], "default");
+    assert!(of("state.dir")["value"].as_str().unwrap().contains("/.local/state/the-loop/"));
+    assert!(!out.contains(crate::support::SECRET), "{out}");
+
+    let mut command = world.command(&["config", "show", "--json"]);
+    let out = command.env("THE_LOOP_HOME", world.home.join("own")).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let values = value["values"].as_array().unwrap();
+    let dir = values.iter().find(|value| value["key"] == "state.dir").unwrap();
+    assert_eq!(
+        (&dir["origin"], &dir["variable"]),
+        (&"environment".into(), &"THE_LOOP_HOME".into())
+    );
+}
+
+#[test]
+fn a_check_notes_what_has_no_effect_and_refuses_what_is_wrong() {
+    let world = World::new("maxSessions: 3\nworkspace: {enabled: true}");
+    let (code, out, err) = world.run(&["config", "check"]);
+    assert_eq!(code, 0);
+    assert!(out.ends_with("/.the-loop/config.yaml is valid\n"), "{out}");
+    for key in ["routing.maxSessions", "routing.workspace.enabled"] {
+        if is_among(key, WITHOUT_EFFECT) {
+            assert!(err.contains(&format!("`{key}` has no effect in this version")), "{err}");
+        }
+    }
+    std::fs::write(world.config(), "routing:\n  rnner: tmux\n").unwrap();
+    let (code, out, err) = world.run(&["config", "check"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains(":2:3: unknown key `rnner`\n  |\n2 |   rnner: tmux\n"), "{err}");
+    let (code, out, _) = world.run(&["config", "check", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &value["valid"]), (1, &false.into()));
+    for args in [&["--version"][..], &["--help"], &["config", "--help"], &["config", "schema"]] {
+        assert_eq!(world.run(args).0, 0, "{args:?}");
+    }
+}
+
+/// `THE_LOOP_UPDATE=1 cargo nextest run the_schema_in_the_repository` writes it.
+#[test]
+fn the_schema_in_the_repository_is_the_one_of_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config.schema.json");
+    let schema = format!("{:#}\n", json_schema());
+    if std::env::var_os("THE_LOOP_UPDATE").is_some() {
+        std::fs::write(&path, &schema).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(schema == written, "docs/config.schema.json is old; THE_LOOP_UPDATE=1 writes it");
+    let (code, out, _) = World::new("").run(&["config", "schema"]);
+    assert_eq!((code, out), (0, written));
+}
+
+#[test]
+fn the_schema_knows_every_key_and_no_other() {
+    let schema = json_schema();
+    for leaf in leaves(&Config::default()) {
+        let mut at = &schema;
+        for key in leaf.key.split('.') {
+            at = &at["properties"][key];
+            assert!(at.is_object(), "{} is not in the schema", leaf.key);
+            if let Some(name) = at["$ref"].as_str() {
+                at = &schema["$defs"][name.strip_prefix("#/$defs/").unwrap()];
+            }
+            assert!(at["properties"].is_null() || at["additionalProperties"] == false);
+        }
+    }
+    assert_eq!(schema["additionalProperties"], false);
+}
+
+#[test]
+fn the_nearest_file_is_taken_and_what_is_in_its_place_is_not_passed_over() {
+    let world = World::new("rateLimit: 1");
+    let below = world.project.join("a/b");
+    std::fs::create_dir_all(below.join(".the-loop")).unwrap();
+    let shown = |args: &[&str], variable: Option<&Path>| {
+        let mut command = world.command(args);
+        command.current_dir(&below);
+        if let Some(path) = variable {
+            command.env("THE_LOOP_CONFIG", path);
+        }
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let first = text(output.stdout).lines().next().unwrap_or_default().to_owned();
+        (first, text(output.stderr))
+    };
+    let show = ["config", "show"];
+    let project = std::fs::canonicalize(&world.project).unwrap();
+    let at = |path: &str| project.join(path).display().to_string();
+    // A `.the-loop` without a configuration is a directory like any other.
+    assert_eq!(shown(&show, None).0, at(".the-loop/config.yaml"));
+    // The file itself counts, not the link to it.
+    std::fs::write(world.project.join("own.yaml"), "").unwrap();
+    let near = below.join(".the-loop/config.yaml");
+    std::os::unix::fs::symlink(world.project.join("own.yaml"), &near).unwrap();
+    assert_eq!(shown(&show, None).0, at("own.yaml"));
+    // The command line comes before the variable, and that before the search.
+    let named = world.project.join(".the-loop/config.yaml");
+    assert_eq!(shown(&show, Some(&named)).0, at(".the-loop/config.yaml"));
+    let first = shown(&["--config", "../../own.yaml", "config", "show"], Some(&named)).0;
+    assert_eq!(first, at("own.yaml"));
+    // What is there and is no file is an error, not a reason to look further.
+    std::fs::remove_file(&near).unwrap();
+    std::fs::create_dir(&near).unwrap();
+    assert!(shown(&show, None).1.contains("is not a file"), "{}", shown(&show, None).1);
+    std::fs::remove_dir(&near).unwrap();
+    std::os::unix::fs::symlink("/nowhere", &near).unwrap();
+    assert_eq!(shown(&show, None).0, at(".the-loop/config.yaml"));
+    let missing = world.project.join("missing.yaml");
+    let said = shown(&show, Some(&missing)).1;
+    assert!(said.contains("(the variable `THE_LOOP_CONFIG` names it)"), "{said}");
+}
+
+/// The sources outside the room of the configuration, without their tests.
+fn sources(dir: &Path, out: &mut Vec<String>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("core/config") {
+                sources(&path, out);
+            }
+        } else if !path.ends_with("cli/init.rs") {
+            // `init` writes keys and has the doctor look at what they will need.
+            let text = std::fs::read_to_string(&path).unwrap();
+            out.push(text.split("\n#[cfg(test)]").next().unwrap().to_owned());
+        }
+    }
+}
+
+/// Whether `.name` stands in the text as a field, not as a method.
+fn has_field(text: &str, name: &str) -> bool {
+    text.match_indices(&format!(".{name}")).any(|(at, found)| {
+        let next = text[at + found.len()..].chars().next();
+        !next.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '(')
+    })
+}
+
+fn snake(name: &str) -> String {
+    name.chars().fold(String::new(), |mut out, c| {
+        if c.is_ascii_uppercase() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+        out
+    })
+}
+
+/// The name of the group's type.
+fn camel(name: &str) -> String {
+    name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect()
+}
+
+#[test]
+fn the_table_of_keys_without_effect_is_what_the_code_does_not_read() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let mut faults = Vec::new();
+    for leaf in leaves(&Config::default()) {
+        let names: Vec<_> = leaf.key.split('.').map(snake).collect();
+        // A field of this name, in a file that knows the group it is in.
+        let read = files.iter().any(|text| match &names[..] {
+            [name] => has_field(text, &format!("config.{name}")),
+            [.., group, name] => {
+                has_field(text, name)
+                    && (text.contains(group.as_str()) || text.contains(&camel(group)))
+            }
+            [] => false,
+        });
+        // `tools.<tool>.path` is read through the group.
+        let read = read || leaf.key.starts_with("tools.");
+        if read == is_among(&leaf.key, WITHOUT_EFFECT) {
+            faults.push(format!("{}: read by the code: {read}", leaf.key));
+        }
+    }
+    assert!(faults.is_empty(), "WITHOUT_EFFECT is not true:\n{}", faults.join("\n"));
+}

@@ -1,0 +1,326 @@
+//! `init`: in every kind of place, with and without a terminal.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use the_loop::core::config::{Config, HarnessName, RunnerKind, SpawnPolicy, parse};
+
+use crate::support::{TmuxServer, eventually, short_dir};
+
+/// A folder below a home of its own.
+struct Place {
+    home: tempfile::TempDir,
+    dir: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let home = short_dir();
+        let dir = home.path().join("p");
+        std::fs::create_dir(&dir).unwrap();
+        Self { home, dir }
+    }
+
+    /// A repository with these remotes.
+    fn repository(remotes: &[(&str, &str)]) -> Self {
+        let place = Self::new();
+        place.git(&["init", "-q"]);
+        for (name, url) in remotes {
+            place.git(&["remote", "add", name, url]);
+        }
+        place
+    }
+
+    fn git(&self, args: &[&str]) {
+        let status = Command::new("git")
+            .args(args)
+            .current_dir(&self.dir)
+            .env("HOME", self.home.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    /// What the GitHub CLI would have written after a log-in.
+    fn gh(&self, hosts: &str) {
+        let dir = self.home.path().join(".config/gh");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("hosts.yml"), hosts).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_the-loop"));
+        command
+            .args(args)
+            .env_clear()
+            .env("HOME", self.home.path())
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("COLUMNS", "80")
+            .current_dir(&self.dir)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
+        let output = self.command(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.join(".the-loop/config.yaml")
+    }
+
+    fn config(&self) -> Config {
+        parse(&std::fs::read_to_string(self.file()).unwrap(), Path::new("x")).unwrap()
+    }
+}
+
+const DEMO: &[&str] = &["init", "--yes", "--harness", "demo"];
+
+#[test]
+fn in_an_empty_folder_it_writes_what_is_given_and_invents_nothing() {
+    let place = Place::new();
+    let (code, out, err) = place.run(DEMO);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("warning: no login is listed"), "{err}");
+    assert_eq!(
+        out,
+        "the-loop init --github --url https://YOUR-ADDRESS\n\
+         the-loop gh-webhook start\n\
+         gh issue edit NUMBER --add-label 'the-loop: auto-execute'\n"
+    );
+    let config = place.config();
+    assert_eq!(config.routing.spawn_on_unmatched, SpawnPolicy::Labeled);
+    assert_eq!(config.routing.default_harness, HarnessName::Demo);
+    assert_eq!((config.routing.repositories, config.routing.authorized_users), (vec![], vec![]));
+    let text = std::fs::read_to_string(place.file()).unwrap();
+    assert!(text.starts_with("# yaml-language-server: $schema=https://"), "{text}");
+    let (code, _, err) = place.run(&["config", "check"]);
+    assert_eq!(code, 0, "{err}");
+    let ignored = std::fs::read_to_string(place.dir.join(".gitignore")).unwrap();
+    assert!(ignored.lines().any(|line| line == ".the-loop/sessions/"), "{ignored}");
+}
+
+#[test]
+fn every_answer_can_be_given_on_the_command_line() {
+    let place = Place::new();
+    let (code, out, err) = place.run(&[
+        "init",
+        "--yes",
+        "--harness",
+        "demo",
+        "--runner",
+        "process",
+        "--repo",
+        "octo/hello",
+        "--user",
+        "alice",
+        "--user",
+        "@bob",
+        "--label",
+        "go: \"now\"",
+        "--spawn",
+        "always",
+        "--web",
+    ]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.ends_with("gh issue edit NUMBER --repo octo/hello --add-label 'go: \"now\"'\n"));
+    let routing = place.config().routing;
+    assert_eq!(routing.runner, RunnerKind::Process);
+    assert_eq!(routing.repositories, ["octo/hello".parse().unwrap()]);
+    assert_eq!(routing.authorized_users, ["alice", "bob"]);
+    assert_eq!(routing.auto_execute_label, "go: \"now\"");
+    assert_eq!(routing.spawn_on_unmatched, SpawnPolicy::Always);
+    assert!(routing.web_terminal.enabled);
+    for wrong in [["--repo", "hello"], ["--user", "a b"], ["--spawn", "soon"], ["--label", " "]] {
+        let (code, _, err) = place.run(&[&["init", "--yes", "--force"][..], &wrong].concat());
+        assert_eq!(code, 2, "{err}");
+    }
+}
+
+#[test]
+fn a_repository_without_a_remote_is_a_place_like_any_other() {
+    let place = Place::repository(&[("backup", "/srv/backup.git")]);
+    place.git(&["config", "github.user", "octocat"]);
+    let below = place.dir.join("src");
+    std::fs::create_dir(&below).unwrap();
+    let output = place.command(DEMO).current_dir(&below).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(err.contains("found    you are octocat (git's github.user)"), "{err}");
+    // At the work tree's root, not where it was called.
+    let routing = place.config().routing;
+    assert_eq!((routing.repositories, routing.authorized_users), (vec![], vec!["octocat".into()]));
+    assert!(!below.join(".the-loop").exists());
+}
+
+#[test]
+fn with_two_remotes_both_are_listened_to_and_named() {
+    let place = Place::repository(&[
+        ("origin", "git@github.com:me/hello.git"),
+        ("upstream", "https://x:gho_secret@github.com/octo/hello"),
+        ("lab", "https://gitlab.com/octo/hello"),
+    ]);
+    place.gh("github.com:\n    user: octocat\n    oauth_token: gho_secret\n");
+    let (code, _, err) = place.run(DEMO);
+    assert_eq!(code, 0, "{err}");
+    for said in [
+        "found    me/hello (remote `origin`)",
+        "found    octo/hello (remote `upstream`)",
+        "passed   a remote on gitlab.com: not known as a GitHub",
+        "found    you are octocat (the GitHub CLI)",
+    ] {
+        assert!(err.contains(said), "{err}");
+    }
+    let written = std::fs::read_to_string(place.file()).unwrap();
+    assert!(!written.contains("gho_secret") && !err.contains("gho_secret"));
+    let repositories = place.config().routing.repositories;
+    assert_eq!(repositories, ["me/hello".parse().unwrap(), "octo/hello".parse().unwrap()]);
+}
+
+#[test]
+fn a_github_enterprise_host_is_known_from_the_github_cli() {
+    let place = Place::repository(&[("origin", "ssh://git@code.corp:2222/octo/hello.git")]);
+    place.gh("github.com:\n    user: octocat\ncode.corp:\n    user: ocorp\n");
+    let (code, out, err) = place.run(&[DEMO, &["--github", "--url", "https://hook.corp"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let routing = place.config().routing;
+    assert_eq!(routing.repositories, ["code.corp/octo/hello".parse().unwrap()]);
+    assert_eq!(routing.authorized_users, ["ocorp"]);
+    assert!(
+        out.starts_with(
+            "gh api --hostname code.corp --method POST repos/octo/hello/hooks --input "
+        ),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_configuration_that_is_there_is_kept_and_nothing_is_done_twice() {
+    let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
+    std::fs::write(place.dir.join(".gitignore"), "/target").unwrap();
+    let given = [DEMO, &["--user", "alice", "--github", "--url", "https://hook.example"]].concat();
+    assert_eq!(place.run(&given).0, 0);
+    let tree = |place: &Place| {
+        let mut seen = Vec::new();
+        let mut todo = vec![place.home.path().to_path_buf()];
+        while let Some(dir) = todo.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    todo.push(path);
+                } else {
+                    seen.push((path.clone(), std::fs::read(&path).unwrap()));
+                }
+            }
+        }
+        seen.sort();
+        seen
+    };
+    let before = tree(&place);
+    let (code, _, err) = place.run(&given);
+    assert!(code == 0 && err.contains("kept     "), "{err}");
+    assert!(!err.contains("added    "), "{err}");
+    assert_eq!(tree(&place), before);
+    let ignored = std::fs::read_to_string(place.dir.join(".gitignore")).unwrap();
+    assert_eq!(ignored, "/target\n# Sessions of the-loop on this machine\n.the-loop/sessions/\n");
+    // With --force there is a new one, and the old one is still to be had.
+    std::fs::write(place.file(), "routing: {runner: tmux} # mine\n").unwrap();
+    assert_eq!(place.run(&[DEMO, &["--force"]].concat()).0, 0);
+    let old = std::fs::read_to_string(place.dir.join(".the-loop/config.yaml.old0")).unwrap();
+    assert_eq!(old, "routing: {runner: tmux} # mine\n");
+    assert_eq!(place.config().routing.default_harness, HarnessName::Demo);
+    // A broken one is kept, too, and shown.
+    std::fs::write(place.file(), "routing:\n  rnner: tmux\n").unwrap();
+    let (code, _, err) = place.run(DEMO);
+    assert!(code == 1 && err.contains("did you mean `runner`?"), "{err}");
+    assert_eq!(std::fs::read_to_string(place.file()).unwrap(), "routing:\n  rnner: tmux\n");
+}
+
+#[test]
+fn the_webhooks_secret_is_in_private_files_and_in_no_command() {
+    let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
+    let (code, out, err) =
+        place.run(&[DEMO, &["--user", "a", "--github", "--url", "https://hook.example/"]].concat());
+    assert_eq!(code, 0, "{err}");
+    let file = place.home.path().join(".local/state/the-loop/secrets/octo+hello");
+    let secret = std::fs::read_to_string(&file).unwrap().trim().to_owned();
+    assert_eq!(secret.len(), 64);
+    assert!(!out.contains(&secret) && !err.contains(&secret));
+    let call = out.lines().next().unwrap();
+    let request = call
+        .strip_prefix("gh api --method POST repos/octo/hello/hooks --input ")
+        .and_then(|rest| rest.split(" --silent && rm ").next())
+        .unwrap_or_else(|| panic!("{call}"));
+    for file in [&file, Path::new(request)] {
+        assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let body: serde_json::Value = serde_json::from_slice(&std::fs::read(request).unwrap()).unwrap();
+    assert_eq!(body["config"]["url"], "https://hook.example/gh-webhook");
+    assert_eq!(body["config"]["secret"], secret);
+    assert_eq!((&body["name"], &body["active"]), (&"web".into(), &true.into()));
+    assert!(body["events"].as_array().unwrap().contains(&"issue_comment".into()));
+    // The receiver finds it where the configuration says.
+    let (_, out, _) = place.run(&["config", "show"]);
+    assert!(out.contains("webhook's secret: there is one, from the file"), "{out}");
+    let (code, _, err) = place.run(&["init", "--github"]);
+    assert!(code == 2 && err.contains("--url"), "{err}");
+}
+
+/// The tests may run as root, who can write to every folder: a file stands
+/// where the folder belongs.
+#[test]
+fn where_nothing_can_be_written_it_says_so_and_leaves_nothing() {
+    let place = Place::new();
+    std::fs::write(place.dir.join(".the-loop"), "in the way").unwrap();
+    let (code, out, err) = place.run(DEMO);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("could not write the configuration `"), "{err}");
+    assert_eq!(std::fs::read_dir(&place.dir).unwrap().count(), 1);
+}
+
+#[test]
+fn without_a_terminal_it_asks_nothing_and_writes_nothing() {
+    let place = Place::new();
+    let (code, out, err) = place.run(&["init"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("there is no terminal to ask on") && err.contains("--yes"), "{err}");
+    assert_eq!(std::fs::read_dir(&place.dir).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn on_a_terminal_it_asks_and_enter_takes_what_is_proposed() {
+    let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
+    let tmux = TmuxServer::new();
+    let line = format!(
+        "cd {} && env -i HOME={} PATH=/usr/local/bin:/usr/bin:/bin TERM=screen {} init; \
+         echo ended $?; exec cat",
+        place.dir.display(),
+        place.home.path().display(),
+        env!("CARGO_BIN_EXE_the-loop")
+    );
+    tmux.run(&["new-session", "-d", "-s", "t", "-x", "100", "-y", "50", "/bin/sh", "-c", &line]);
+    let screen = || tmux.run(&["capture-pane", "-p", "-t", "t"]);
+    for (question, answer) in [
+        ("Repositories to listen to [octo/hello]: ", ""),
+        ("GitHub logins to listen to [none]: ", "not a/login"),
+        ("is no GitHub login", "alice, @bob"),
+        ("Agent (claude, demo) [claude]: ", "demo"),
+        ("Hosted in (tmux, process) [tmux]: ", ""),
+        ("Start a session (never, labeled, always) [labeled]: ", ""),
+        ("The label that arms an issue [the-loop: auto-execute]: ", "go"),
+    ] {
+        eventually(question, async || screen().contains(question.trim_end()).then_some(())).await;
+        tmux.run(&["send-keys", "-t", "t", "-l", answer]);
+        tmux.run(&["send-keys", "-t", "t", "Enter"]);
+    }
+    eventually("it ends", async || screen().contains("ended 0").then_some(())).await;
+    let routing = place.config().routing;
+    assert_eq!(routing.repositories, ["octo/hello".parse().unwrap()]);
+    assert_eq!(routing.authorized_users, ["alice", "bob"]);
+    assert_eq!(routing.default_harness, HarnessName::Demo);
+    assert_eq!(routing.auto_execute_label, "go");
+}

@@ -1,0 +1,220 @@
+//! The real Claude Code, typed into by the real receiver on real tmux. It lives
+//! in a private home and talks to a stand-in of the Messages API on loopback.
+//! `scripts/fetch-claude .tools` installs it; without it these tests only say so.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::mock_api::MockApi;
+use crate::support::{World, eventually, payload};
+
+const NEWER: &str = "2.1.332";
+const OLDER: &str = "2.1.197";
+const KEY: &str = "sk-ant-test-0123456789abcdefghij";
+
+/// The program of that version, or a word on where it would come from.
+fn claude(version: &str) -> Option<PathBuf> {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools");
+    let path = tools.join(format!("claude-{version}/node_modules/.bin/claude"));
+    if !path.exists() {
+        let say = "`scripts/fetch-claude .tools` installs it";
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no Claude Code {version}: {say}");
+        return None;
+    }
+    Some(path)
+}
+
+struct Rig {
+    world: World,
+    api: MockApi,
+}
+
+impl Rig {
+    async fn new(claude: &Path) -> Self {
+        let api = MockApi::start().await;
+        let world = World::new("defaultHarness: claude");
+        let home = world.home.join("claude");
+        std::fs::create_dir_all(&home).unwrap();
+        let project = world.project.to_str().unwrap();
+        let state = json!({
+            "hasCompletedOnboarding": true,
+            "customApiKeyResponses": { "approved": [&KEY[KEY.len() - 20..]], "rejected": [] },
+            "projects": { project: { "hasTrustDialogAccepted": true } },
+        });
+        std::fs::write(home.join(".claude.json"), state.to_string()).unwrap();
+        // A pane's environment holds nothing of ours: this brings in what the
+        // rig needs, and leaves no other way out than loopback.
+        let wrapper = world.home.join("claude.sh");
+        let script = format!(
+            "#!/bin/sh\nexport HOME='{home}' CLAUDE_CONFIG_DIR='{home}' ANTHROPIC_BASE_URL='{url}' \
+             ANTHROPIC_API_KEY='{KEY}' CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 \
+             DISABLE_TELEMETRY=1 DISABLE_AUTOUPDATER=1 DISABLE_ERROR_REPORTING=1 IS_SANDBOX=1 \
+             HTTPS_PROXY=http://127.0.0.1:9 NO_PROXY=127.0.0.1 LANG=C.UTF-8\nexec '{claude}' \"$@\"\n",
+            home = home.display(),
+            url = api.url,
+            claude = claude.display(),
+        );
+        std::fs::write(&wrapper, script).unwrap();
+        std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).unwrap();
+        let config = std::fs::read_to_string(world.config()).unwrap();
+        let tools = format!("tools:\n  claude:\n    path: {}\n", wrapper.display());
+        std::fs::write(world.config(), config.replacen("tools:\n", &tools, 1)).unwrap();
+        Self { world, api }
+    }
+
+    /// Waits longer than `World::reaches`: a real agent takes its time.
+    async fn reaches(&self, id: &str, state: &str) {
+        let begin = std::time::Instant::now();
+        loop {
+            let (_, out, _) = self.world.run(&["events", id, "--json"]);
+            let value: Value = serde_json::from_str(&out).unwrap_or_default();
+            if value["deliveries"][0]["state"] == state {
+                return;
+            }
+            assert!(
+                begin.elapsed() < Duration::from_mins(1),
+                "{id} is not {state}: {out}\n{}",
+                self.screen()
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn screen(&self) -> String {
+        self.world.tmux.run(&["capture-pane", "-p", "-t", "=loop/o+r+1:"])
+    }
+
+    async fn start(&mut self) {
+        self.world.start().await;
+        let labeled = payload::labeled("o/r", 1, "alice");
+        assert_eq!(self.world.post("s", "issues", &labeled).await, 202);
+        self.reaches("s", "delivered").await;
+    }
+
+    async fn comment(&self, id: &str, text: &str) {
+        let comment = payload::comment("o/r", 1, "alice", text);
+        assert_eq!(self.world.post(id, "issue_comment", &comment).await, 202);
+    }
+
+    fn type_keys(&self, text: &str) {
+        self.world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "-l", text]);
+    }
+
+    /// How often the model was told something.
+    fn times_told(&self, word: &str) -> usize {
+        self.api.told().iter().map(|text| text.matches(word).count()).sum()
+    }
+}
+
+async fn twenty_events(version: &str) {
+    let Some(path) = claude(version) else { return };
+    let mut rig = Rig::new(&path).await;
+    rig.start().await;
+    for n in 0..20 {
+        // Some long enough to show as a placeholder, some while a turn runs.
+        let text = match n % 4 {
+            0 => format!("word-{n}. short"),
+            1 => format!("word-{n}. {{{{slow=700}}}}"),
+            2 => format!("word-{n}.\n{}", "another line of it\n".repeat(20)),
+            _ => format!("word-{n}. ÄÖ 漢字 👨\u{200d}👩\u{200d}👧 \u{1b}[201~!touch x"),
+        };
+        rig.comment(&format!("c-{n}"), &text).await;
+    }
+    for n in 0..20 {
+        rig.reaches(&format!("c-{n}"), "delivered").await;
+    }
+    eventually("the model heard the last", async || {
+        (rig.times_told("word-19.") == 1).then_some(())
+    })
+    .await;
+    for n in 0..20 {
+        assert_eq!(rig.times_told(&format!("word-{n}.")), 1, "word-{n}");
+    }
+    let all = rig.api.told().join("\n");
+    let places: Vec<_> = (0..20).map(|n| all.find(&format!("word-{n}.")).unwrap()).collect();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[tokio::test]
+async fn twenty_events_reach_the_real_agent_once_each_and_in_order() {
+    twenty_events(NEWER).await;
+}
+
+#[tokio::test]
+async fn twenty_events_reach_the_older_real_agent_once_each_and_in_order() {
+    twenty_events(OLDER).await;
+}
+
+async fn dialog(version: &str) {
+    let Some(path) = claude(version) else { return };
+    let mut rig = Rig::new(&path).await;
+    rig.start().await;
+    let file = rig.world.project.join("touched");
+    rig.comment("c-1", &format!("{{{{bash=touch '{}'}}}}", file.display())).await;
+    rig.reaches("c-1", "delivered").await;
+    rig.comment("c-2", "an event meanwhile").await;
+    eventually("it waits, and says for what", async || {
+        let (_, out, _) = rig.world.run(&["events", "c-2", "--json"]);
+        out.contains("agent-asks").then_some(())
+    })
+    .await;
+    assert!(!file.exists(), "the dialog was answered");
+    // A person says no; then it is typed.
+    rig.world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "Escape"]);
+    rig.reaches("c-2", "delivered").await;
+    assert!(!file.exists(), "the dialog was answered");
+    eventually("the model heard it", async || {
+        (rig.times_told("an event meanwhile") == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_real_agents_permission_dialog_is_never_answered() {
+    dialog(NEWER).await;
+}
+
+#[tokio::test]
+async fn the_older_real_agents_permission_dialog_is_never_answered() {
+    dialog(OLDER).await;
+}
+
+async fn draft(version: &str) {
+    let Some(path) = claude(version) else { return };
+    let mut rig = Rig::new(&path).await;
+    rig.start().await;
+    for n in 0..3 {
+        let thought = format!("half a thought {n}");
+        rig.type_keys(&thought);
+        eventually("the draft is there", async || rig.screen().contains(&thought).then_some(()))
+            .await;
+        rig.comment(&format!("c-{n}"), &format!("word-{n}.")).await;
+        rig.reaches(&format!("c-{n}"), "delivered").await;
+        eventually("the draft is back", async || {
+            let screen = rig.screen();
+            (screen.contains(&thought) && !screen.contains("stashed")).then_some(())
+        })
+        .await;
+        assert_eq!(rig.times_told(&thought), 0, "the draft was sent along");
+        rig.world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "Enter"]);
+        eventually("the model heard both", async || {
+            let heard = |text: &str| rig.times_told(text);
+            (heard(&thought) == 1 && heard(&format!("word-{n}.")) == 1).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_resting_draft_is_back_after_the_event_in_the_real_agent() {
+    draft(NEWER).await;
+}
+
+#[tokio::test]
+async fn a_resting_draft_is_back_after_the_event_in_the_older_real_agent() {
+    draft(OLDER).await;
+}

@@ -1,0 +1,101 @@
+//! Reading the configuration again while the receiver runs.
+
+use crate::support::{World, eventually, payload};
+
+const HARNESS: &str = "defaultHarness: demo";
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap()
+}
+
+async fn decided(world: &World, id: &str, author: &str) -> String {
+    let body = payload::labeled("octo/hello", 7, author);
+    assert_eq!(world.post(id, "issues", &body).await, 202);
+    eventually("it is decided", async || {
+        let (_, out, _) = world.run(&["events", id, "--json"]);
+        let delivery = json(&out)["deliveries"][0].clone();
+        let state = delivery["state"].as_str()?;
+        (state != "received").then(|| delivery["reason"].as_str().unwrap_or(state).to_owned())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_reload_shows_what_is_different_and_the_running_receiver_obeys() {
+    let mut world = World::new(HARNESS);
+    world.start().await;
+    assert_eq!(json(&world.run(&["gh-webhook", "status", "--json"]).1)["changedOnDisk"], false);
+    let before = decided(&world, "11111111-0000-0000-0000-000000000001", "bob").await;
+
+    let text = std::fs::read_to_string(world.config()).unwrap();
+    let text = text.replace("[alice]", "[carol]").replace("port: 0", "port: 1");
+    std::fs::write(world.config(), &text).unwrap();
+    let (_, out, _) = world.run(&["gh-webhook", "status"]);
+    assert!(out.contains("(changed on disk)"), "{out}");
+
+    let (code, out, err) = world.run(&["gh-webhook", "reload"]);
+    assert_eq!(
+        (code, out.as_str(), err.as_str()),
+        (
+            0,
+            "routing.authorizedUsers: [alice] → [carol]\n\
+             webhooks.ghWebhook.port: 0 → 1 (at the next start)\n",
+            ""
+        )
+    );
+    let status = json(&world.run(&["gh-webhook", "status", "--json"]).1);
+    assert_eq!((&status["changedOnDisk"], &status["url"]), (&false.into(), &world.url().into()));
+    // Alice is not listed any more, no more than bob was.
+    let after = decided(&world, "11111111-0000-0000-0000-000000000002", "alice").await;
+    assert_eq!(after, before);
+
+    // What waits for the next start is named again; the rest has been taken.
+    let (_, out, _) = world.run(&["gh-webhook", "reload"]);
+    assert_eq!(out, "webhooks.ghWebhook.port: 0 → 1 (at the next start)\n");
+}
+
+#[tokio::test]
+async fn a_broken_file_is_refused_and_the_receiver_goes_on() {
+    let mut world = World::new(HARNESS);
+    world.start().await;
+    let good = std::fs::read_to_string(world.config()).unwrap();
+    std::fs::write(world.config(), good.replace("runner: tmux", "rnner: tmux")).unwrap();
+    let (code, out, err) = world.run(&["gh-webhook", "reload"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("config.yaml:5:3: unknown key `rnner`"), "{err}");
+    assert!(err.contains("did you mean `runner`?"), "{err}");
+    assert!(err.contains("the receiver goes on"), "{err}");
+    let (code, out, _) = world.run(&["gh-webhook", "reload", "--json"]);
+    assert_eq!((code, json(&out)["changes"].as_array().unwrap().len()), (1, 0));
+    // A status, too, is told with a broken file; and it still obeys the old one.
+    let (code, out, _) = world.run(&["gh-webhook", "status"]);
+    assert!(code == 0 && out.contains("(changed on disk)"), "{out}");
+    std::fs::write(world.config(), &good).unwrap();
+    let (code, out, err) = world.run(&["gh-webhook", "reload"]);
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    assert!(err.contains("Nothing in the configuration has changed"), "{err}");
+}
+
+#[tokio::test]
+async fn a_hangup_reads_it_again() {
+    let mut world = World::new(HARNESS);
+    world.start().await;
+    let text = std::fs::read_to_string(world.config()).unwrap();
+    std::fs::write(world.config(), text.replace("[alice]", "[alice, carol]")).unwrap();
+    let status = json(&world.run(&["gh-webhook", "status", "--json"]).1);
+    let pid = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    eventually("it was read again", async || {
+        let status = json(&world.run(&["gh-webhook", "status", "--json"]).1);
+        (status["changedOnDisk"] == false).then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn without_a_receiver_a_reload_says_so() {
+    let world = World::new(HARNESS);
+    let (code, _, err) = world.run(&["gh-webhook", "reload"]);
+    assert!(code == 1 && err.contains("no receiver runs"), "{err}");
+}
