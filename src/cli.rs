@@ -88,11 +88,14 @@ impl Context {
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        tokio::runtime::Builder::new_current_thread()
+        let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Failure::failed("could not start the runtime").because(error))?
-            .block_on(work)
+            .map_err(|error| Failure::failed("could not start the runtime").because(error))?;
+        let result = runtime.block_on(work);
+        // A look at a file system that hangs is not waited for.
+        runtime.shutdown_background();
+        result
     }
 }
 

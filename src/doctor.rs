@@ -6,14 +6,20 @@
 //! demo and `the-loop doctor` call [`examine`]. It knows nothing of sessions,
 //! deliveries or how its report is shown.
 
+pub mod catalogue;
 pub mod check;
+pub mod checks;
 pub mod finding;
 pub mod host;
 pub mod install;
+mod offer;
+mod path;
 mod probe;
 mod program;
+pub mod repair;
 pub mod report;
 pub mod resolve;
+mod terminfo;
 pub mod tool;
 pub mod trouble;
 
@@ -22,7 +28,9 @@ use crate::base::env::Env;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::platform::Host;
 
+pub use checks::{Project, client_for};
 pub use finding::{Finding, Severity};
+pub use offer::offer_installs;
 pub use report::Report;
 pub use tool::{Origin, Tool, ToolId};
 
@@ -64,6 +72,58 @@ impl Needs {
 /// Finds and probes every tool, all at the same time, each with a deadline.
 pub async fn examine(env: &Env, dirs: &Dirs, tools: &Tools, needs: &Needs) -> Report {
     examine_on(host::gather(env).await, env, dirs, tools, needs).await
+}
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The surroundings.
+    pub env: &'a Env,
+    /// The user's directories.
+    pub dirs: &'a Dirs,
+    /// Which binaries are configured.
+    pub tools: &'a Tools,
+    /// What is enabled.
+    pub needs: &'a Needs,
+    /// What the configuration says else.
+    pub project: &'a Project,
+    /// The checks to make; none makes all.
+    pub only: &'a [String],
+}
+
+/// Makes every check there is, or those that were asked for: the tools, the
+/// host, the project's state. All at the same time, each with a deadline.
+pub async fn check_up(request: &Request<'_>) -> Report {
+    let Request { env, dirs, tools, needs, project, only } = *request;
+    let search = resolve::Search { env, dirs, tools };
+    let resolve = async |id: ToolId| {
+        let prefix = format!("{}.", id.as_str());
+        let mut checks = catalogue::CHECKS.iter().filter(|(check, _)| check.starts_with(&prefix));
+        if checks.any(|(check, _)| catalogue::is_asked(only, check)) {
+            Some(Box::pin(search.resolve(id)).await)
+        } else {
+            None
+        }
+    };
+    let (host, tmux, ttyd, git, claude, others) = tokio::join!(
+        host::gather(env),
+        resolve(ToolId::Tmux),
+        resolve(ToolId::Ttyd),
+        resolve(ToolId::Git),
+        resolve(ToolId::Claude),
+        checks::run(env, dirs, needs, project, only),
+    );
+    let resolutions: Vec<_> = [tmux, ttyd, git, claude].into_iter().flatten().collect();
+    let mut findings: Vec<_> = resolutions
+        .iter()
+        .flat_map(|resolution| check::findings(resolution, &host, needs))
+        .collect();
+    let tmux = resolutions.iter().find(|found| found.id == ToolId::Tmux);
+    findings.extend(checks::skew(env, project, tmux.and_then(|tmux| tmux.chosen.as_ref())).await);
+    findings.extend(others);
+    let mut report = Report::new(host, resolutions, findings);
+    report.keep_only(only);
+    report
 }
 
 /// The binary of a tool for a command that only looks: the first candidate that

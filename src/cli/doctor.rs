@@ -1,5 +1,9 @@
 //! `the-loop doctor`: examines this host, or installs a pinned tool.
 
+mod bundle;
+pub(crate) mod managed;
+
+use std::error::Error as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,15 +12,19 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
+use super::json::render;
+use super::setup::Loaded;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
-use crate::base::terminal::Printer;
-use crate::core::config::{RunnerKind, Tools};
-use crate::core::platform::Host;
-use crate::doctor::install::source::Source;
-use crate::doctor::install::store::Store;
-use crate::doctor::install::{InstallError, Progress, install};
-use crate::doctor::{self, Needs, ToolId, host};
+use crate::base::terminal::table;
+use crate::base::text::{visible, visible_lines};
+use crate::core::config::{Config, RunnerKind, Tools};
+use crate::core::platform::Remedy;
+use crate::doctor::catalogue::{CHECKS, is_known};
+use crate::doctor::repair::Workshop;
+use crate::doctor::{self, Finding, Needs, Project, Report, Request, Severity};
+
+use managed::Wanted;
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -31,8 +39,10 @@ const TERMINATED: u8 = 143;
 #[command(after_help = "Examples:
   the-loop doctor
   the-loop doctor --for tmux --json
+  the-loop doctor --fix --dry-run
   the-loop doctor --install ttyd
   the-loop doctor --install tmux@3.6a --offline ~/Downloads")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Args {
     /// What must work; may be given more than once
     #[arg(long = "for", value_name = "MODE", value_enum)]
@@ -42,12 +52,40 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Make only this check, or those whose ids begin with it
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Show the ids of all checks
+    #[arg(long, conflicts_with_all = ["modes", "only"])]
+    list_checks: bool,
+
+    /// Print what a bug report needs, without names and secrets
+    #[arg(long, conflicts_with = "json")]
+    report: bool,
+
+    /// Put right what can be, and say what
+    #[arg(long)]
+    fix: bool,
+
+    /// Only say what `--fix` would do
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
+
     /// Install pinned builds into a directory of the-loop's own
-    #[arg(long, value_name = "TOOL[@VERSION]", value_delimiter = ',', conflicts_with = "modes")]
+    #[arg(long, value_name = "TOOL[@VERSION]", value_delimiter = ',', group = "managed")]
     install: Vec<Wanted>,
 
+    /// Remove builds that the-loop installed; all versions without one
+    #[arg(long, value_name = "TOOL[@VERSION]", value_delimiter = ',', group = "managed")]
+    uninstall: Vec<Wanted>,
+
+    /// Show the builds that the-loop installed
+    #[arg(long, group = "managed")]
+    list: bool,
+
     /// Take the files from this folder instead of the network
-    #[arg(long, value_name = "DIR", requires = "install")]
+    #[arg(long, value_name = "DIR")]
     offline: Option<PathBuf>,
 }
 
@@ -61,33 +99,12 @@ enum Mode {
     Web,
 }
 
-/// A tool to install.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
-    id: ToolId,
-    version: Option<String>,
-}
-
-impl std::str::FromStr for Wanted {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, version) = match text.split_once('@') {
-            Some((name, version)) => (name, Some(version.to_owned())),
-            None => (text, None),
-        };
-        let installable: Vec<_> =
-            ToolId::ALL.into_iter().filter(|id| !id.data().pins.is_empty()).collect();
-        let id = installable.iter().copied().find(|id| id.as_str() == name).ok_or_else(|| {
-            let names: Vec<_> = installable.iter().map(|id| id.as_str()).collect();
-            format!("the-loop can install {}", names.join(" and "))
-        })?;
-        Ok(Self { id, version })
-    }
-}
-
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    check_usage(args)?;
+    if args.list_checks {
+        return list_checks(context, args.json);
+    }
     let dirs = Dirs::new(&context.env).ok_or_else(|| {
         Failure::new(Kind::CouldNotCheck, "no home directory is known")
             .hint("set HOME, or THE_LOOP_HOME to a directory for everything that is the-loop's")
@@ -101,6 +118,28 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             result = work(context, &dirs, args) => result,
         }
     })
+}
+
+fn check_usage(args: &Args) -> Result<(), Failure> {
+    let usage = |text: String| Failure::new(Kind::Usage, text);
+    if args.offline.is_some() && args.install.is_empty() && !args.fix {
+        return Err(usage("`--offline` is for `--install` and `--fix`".to_owned()));
+    }
+    let is_managing = args.list || !args.install.is_empty() || !args.uninstall.is_empty();
+    let is_examining = !args.modes.is_empty()
+        || !args.only.is_empty()
+        || args.report
+        || args.fix
+        || args.list_checks;
+    if is_managing && is_examining {
+        let text = "`--install`, `--uninstall` and `--list` examine nothing: call them alone";
+        return Err(usage(text.to_owned()));
+    }
+    match args.only.iter().find(|id| !is_known(id)) {
+        Some(id) => Err(usage(format!("there is no check `{}`", visible(id)))
+            .hint("`the-loop doctor --list-checks` shows them")),
+        None => Ok(()),
+    }
 }
 
 /// Waits for Ctrl-C or for the request to end; gives the exit code for it.
@@ -118,115 +157,186 @@ async fn interrupted() -> u8 {
 }
 
 async fn work(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode, Failure> {
-    if args.install.is_empty() {
-        examine(context, dirs, args).await
+    if args.list {
+        managed::list(context, dirs, args.json)
+    } else if !args.uninstall.is_empty() {
+        managed::uninstall_all(context, dirs, &args.uninstall, args.json).await
+    } else if !args.install.is_empty() {
+        let offline = args.offline.as_deref();
+        managed::install_all(context, dirs, &args.install, offline, args.json).await
     } else {
-        install_all(context, dirs, args).await
+        examine(context, dirs, args).await
     }
 }
 
 async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode, Failure> {
-    let (needs, tools) = asked(args);
-    let report = doctor::examine(&context.env, dirs, &tools, &needs).await;
-    if args.json {
-        context.printer.data(&format!("{:#}", report.to_json()))?;
+    let asked = Asked::new(context, &args.modes);
+    let mut report = asked.check_up(context, dirs, &args.only).await;
+    let mut failed = false;
+    if args.fix {
+        failed = fix(context, dirs, args, &report).await?;
+        if !args.dry_run {
+            report = asked.check_up(context, dirs, &args.only).await;
+        }
+    }
+    if args.report {
+        let text = bundle::text(context, &report, asked.config.as_ref());
+        context.printer.out().write_all(text.as_bytes())?;
+    } else if args.json {
+        context.printer.data(&render(&report.to_json()))?;
     } else {
         context.printer.out().write_all(report.render(context.printer.is_verbose()).as_bytes())?;
     }
-    Ok(ExitCode::from(report.exit_code()))
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::from(report.exit_code()) })
 }
 
-/// What is needed, and what is configured about the tools.
-fn asked(args: &Args) -> (Needs, Tools) {
-    let needs = Needs {
-        runner: if args.modes.contains(&Mode::Tmux) {
-            Some(RunnerKind::Tmux)
-        } else {
-            args.modes.contains(&Mode::Process).then_some(RunnerKind::Process)
-        },
-        harness: None,
-        web: args.modes.contains(&Mode::Web),
-    };
-    (needs, Tools::default())
-}
-
-async fn install_all(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode, Failure> {
-    let host = host::gather(&context.env).await;
-    let store = Store::new(dirs);
-    let source = Source::choose(&context.env, args.offline.as_deref()).map_err(|error| {
-        Failure::new(Kind::Usage, "there is nowhere to install from").because(error)
-    })?;
-    let mut installed = Vec::new();
-    for wanted in &args.install {
-        let line = install_one(context, &host, &store, &source, wanted).await?;
-        if !args.json {
-            context.printer.data(&line.text)?;
-        }
-        installed.push(line.json);
+/// Shows every repair, and makes it unless only a look was asked for. Says
+/// whether one failed.
+async fn fix(
+    context: &Context,
+    dirs: &Dirs,
+    args: &Args,
+    report: &Report,
+) -> Result<bool, Failure> {
+    let repairs: Vec<_> = report.findings().iter().filter_map(|found| found.fix.as_ref()).collect();
+    if repairs.is_empty() {
+        context.printer.note("there is nothing that the-loop could fix");
+        return Ok(false);
     }
-    if args.json {
-        let all = json!({ "schema": 1, "installed": installed });
-        context.printer.data(&format!("{all:#}"))?;
+    let source = managed::source(context, args.offline.as_deref())?;
+    let progress = managed::Notes::new(context.printer);
+    let workshop = Workshop {
+        env: &context.env,
+        dirs,
+        host: report.host(),
+        source: &source,
+        progress: &progress,
+    };
+    let mut failed = false;
+    for repair in repairs {
+        let what = repair.describe();
+        if args.dry_run {
+            context.printer.note(&format!("would {what}"));
+            continue;
+        }
+        context.printer.note(&format!("fixing: {what}"));
+        if let Err(error) = workshop.make(repair).await {
+            context.printer.note(&format!("not fixed: {}", chain(&error)));
+            failed = true;
+        }
+    }
+    Ok(failed)
+}
+
+/// What is needed, and what is configured.
+struct Asked {
+    needs: Needs,
+    tools: Tools,
+    project: Project,
+    config: Option<Config>,
+    about_config: Finding,
+}
+
+impl Asked {
+    /// From the configuration when there is one that can be read, and from the
+    /// command line, which wins.
+    fn new(context: &Context, modes: &[Mode]) -> Self {
+        let loaded = context.load();
+        let about_config = about_config(context, &loaded);
+        let loaded = loaded.ok();
+        let mut needs = loaded.as_ref().map(|loaded| needs_of(&loaded.config)).unwrap_or_default();
+        if !modes.is_empty() {
+            needs.web = modes.contains(&Mode::Web);
+            needs.runner = if modes.contains(&Mode::Tmux) {
+                Some(RunnerKind::Tmux)
+            } else {
+                modes.contains(&Mode::Process).then_some(RunnerKind::Process)
+            };
+        }
+        Self {
+            needs,
+            tools: loaded.as_ref().map(|loaded| loaded.config.tools.clone()).unwrap_or_default(),
+            project: loaded.as_ref().map(project_of).unwrap_or_default(),
+            config: loaded.map(|loaded| loaded.config),
+            about_config,
+        }
+    }
+
+    async fn check_up(&self, context: &Context, dirs: &Dirs, only: &[String]) -> Report {
+        let mut report = doctor::check_up(&Request {
+            env: &context.env,
+            dirs,
+            tools: &self.tools,
+            needs: &self.needs,
+            project: &self.project,
+            only,
+        })
+        .await;
+        report.push(self.about_config.clone());
+        report.keep_only(only);
+        report
+    }
+}
+
+fn about_config(context: &Context, loaded: &Result<Loaded, Failure>) -> Finding {
+    let id = "config.valid";
+    match loaded {
+        Ok(loaded) => {
+            let file = visible(&loaded.file.to_string_lossy());
+            Finding::new(id, Severity::Ok, format!("the configuration has no fault: {file}"))
+        }
+        Err(_) if !context.has_config() => {
+            Finding::new(id, Severity::Note, "there is no configuration here")
+                .remedy(Remedy::command("the-loop init"))
+        }
+        Err(failure) => {
+            let text = visible_lines(&failure.to_string());
+            let mut lines = text.lines();
+            let what = lines.next().unwrap_or_default().to_owned();
+            let mut finding = Finding::new(id, Severity::Error, what);
+            finding.evidence = lines.map(ToOwned::to_owned).collect();
+            if let Some(source) = failure.source() {
+                finding.evidence.push(visible(&chain(source)));
+            }
+            let hints = failure.hints().join("; ");
+            if hints.is_empty() { finding } else { finding.remedy(Remedy::note(hints)) }
+        }
+    }
+}
+
+/// What a configuration enables.
+pub(crate) fn needs_of(config: &Config) -> Needs {
+    Needs {
+        runner: Some(config.routing.runner),
+        harness: Some(config.routing.default_harness),
+        web: config.routing.web_terminal.enabled,
+    }
+}
+
+fn project_of(loaded: &Loaded) -> Project {
+    let Loaded { config, paths, .. } = loaded;
+    let webhook = &config.webhooks.gh_webhook;
+    Project {
+        workdir: Some(config.routing.spawn_workdir.clone()),
+        state: Some(paths.dir.clone()),
+        lock: Some(paths.lock()),
+        control: Some(paths.control()),
+        listen: Some((webhook.host, webhook.port).into()),
+        secret_env: Some(webhook.secret_env.clone()),
+        secret_file: webhook.secret_file.clone(),
+        tmux_socket: config.routing.tmux.socket.clone(),
+    }
+}
+
+fn list_checks(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
+    if as_json {
+        let checks: Vec<_> =
+            CHECKS.iter().map(|(id, what)| json!({ "id": id, "what": what })).collect();
+        context.printer.data(&render(&json!({ "schema": 1, "checks": checks })))?;
+    } else {
+        let rows: Vec<_> =
+            CHECKS.iter().map(|(id, what)| vec![(*id).to_owned(), (*what).to_owned()]).collect();
+        context.printer.data(table(&["CHECK", "WHAT IS TRIED"], &rows, 80).trim_end())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-struct Line {
-    text: String,
-    json: serde_json::Value,
-}
-
-async fn install_one(
-    context: &Context,
-    host: &Host,
-    store: &Store,
-    source: &Source,
-    wanted: &Wanted,
-) -> Result<Line, Failure> {
-    let name = wanted.id.as_str();
-    let data = wanted.id.data();
-    let pin = data.pin_for(host, wanted.version.as_deref()).map_err(|error| {
-        let remedy = crate::core::platform::remedy_for(data, host);
-        let failure = Failure::refused(error.to_string());
-        remedy.commands.into_iter().chain(remedy.note).fold(failure, Failure::hint)
-    })?;
-    let progress = Notes(context.printer);
-    let done = install(&context.env, wanted.id, pin, store, source, &progress)
-        .await
-        .map_err(|error| explain(name, &pin.version, &pin.url, &error))?;
-    let path = done.installed.path.display();
-    let state = if done.was_there { "is already installed" } else { "installed" };
-    Ok(Line {
-        text: format!("{name} {} {state}: {path}", done.installed.version),
-        json: json!({
-            "id": name,
-            "version": done.installed.version,
-            "path": path.to_string(),
-            "wasThere": done.was_there,
-        }),
-    })
-}
-
-fn explain(name: &str, version: &str, url: &str, error: &InstallError) -> Failure {
-    let failure =
-        Failure::failed(format!("could not install {name} {version}")).because(chain(error));
-    match error {
-        InstallError::NotInFolder { .. } => failure.hint(format!("get it from {url}")),
-        InstallError::WrongDigest { .. } => {
-            failure.hint("nothing was changed; what was installed before is still in its place")
-        }
-        InstallError::Download { .. } | InstallError::Status { .. } => {
-            failure.hint(format!("or: the-loop doctor --install {name}@{version} --offline DIR"))
-        }
-        _ => failure,
-    }
-}
-
-/// Plain lines on standard error.
-struct Notes(Printer);
-
-impl Progress for Notes {
-    fn say(&self, text: &str) {
-        self.0.note(text);
-    }
 }

@@ -92,6 +92,11 @@ impl Context {
         Ok(Loaded { config, file, project, text, origin, paths })
     }
 
+    /// Whether there is a configuration, be it a broken one.
+    pub(crate) fn has_config(&self) -> bool {
+        self.dirs().is_ok_and(|dirs| self.find(&dirs).is_ok())
+    }
+
     /// The file and where its state is kept, for a command that only talks to the receiver: also
     /// where the configuration is broken, for the receiver may have read it when
     /// it was not.

@@ -29,5 +29,14 @@ pub(crate) async fn tmux(context: &Context, loaded: &Loaded) -> Result<Tmux, Fai
     let tool = found.ok_or_else(|| {
         Failure::refused("no usable tmux was found").hint("`the-loop doctor --for tmux` says why")
     })?;
-    Ok(server_of(tool, &loaded.config, &loaded.paths))
+    let managed = loaded.paths.tmux_socket();
+    let socket = match (&loaded.config.routing.tmux.socket, tool.origin()) {
+        (Some(socket), _) => Some(socket.as_path()),
+        (None, Origin::Managed) => Some(managed.as_path()),
+        (None, _) => None,
+    };
+    let server = server_of(tool.clone(), &loaded.config, &loaded.paths).server().clone();
+    // A server of another version group is talked to by its own binary.
+    let client = doctor::client_for(tool, &context.env, socket).await;
+    Ok(Tmux::new(client, server))
 }

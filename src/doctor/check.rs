@@ -3,6 +3,7 @@
 
 use super::Needs;
 use super::finding::{Finding, Severity};
+use super::repair::Repair;
 use super::resolve::{Lost, Resolution};
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
@@ -31,6 +32,7 @@ fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs
         what: format!("{}{told}, {}: {path}", id.as_str(), tool.origin().as_str()),
         evidence: resolution.lost.iter().map(evidence).collect(),
         remedy: None,
+        fix: None,
     }];
     if let (Some(version), Some(recommended)) = (version, data.recommended())
         && *version < recommended
@@ -42,6 +44,7 @@ fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs
             what: format!("{}{told} works; {recommended} or newer is better", id.as_str()),
             evidence: vec![path.clone()],
             remedy: Some(remedy_for(data, host)),
+            fix: None,
         });
     }
     for defect in version.into_iter().flat_map(|version| data.defects_of(version)) {
@@ -52,6 +55,7 @@ fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs
             what: format!("{}{told}: {}", id.as_str(), defect.text),
             evidence: Vec::new(),
             remedy: None,
+            fix: None,
         });
     }
     findings.extend(resolution.unchecked.iter().map(|unchecked| Finding {
@@ -61,6 +65,7 @@ fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs
         what: format!("could not try {}: {}", id.as_str(), unchecked.why),
         evidence: vec![path.clone()],
         remedy: Some(Remedy::note("set TMPDIR to a directory that you can write to")),
+        fix: None,
     }));
     findings
 }
@@ -80,6 +85,7 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
                     .to_owned(),
             ],
             remedy: Some(remedy_for(id.data(), host)),
+            fix: install(id, host, needs),
         };
     };
     let configured = first.origin == Origin::Configured;
@@ -93,7 +99,14 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
         what: format!("{name}: {place} {}", first.why),
         evidence: resolution.lost.iter().skip(1).map(evidence).collect(),
         remedy: Some(remedy_for_trouble(id, first, host)),
+        fix: if configured { None } else { install(id, host, needs) },
     }
+}
+
+/// What `--fix` does about a tool that is needed and not usable.
+fn install(id: ToolId, host: &Host, needs: &Needs) -> Option<Repair> {
+    let version = id.data().pin_for(host, None).ok()?.version.clone();
+    needs.requires(id).then_some(Repair::Install { id, version })
 }
 
 fn evidence(lost: &Lost) -> String {

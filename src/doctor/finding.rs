@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::repair::Repair;
 use crate::core::platform::Remedy;
 
 /// How much a finding matters, least first.
@@ -57,4 +58,39 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// What to do.
     pub remedy: Option<Remedy>,
+    /// What `--fix` would do about it.
+    pub fix: Option<Repair>,
+}
+
+impl Finding {
+    /// A check that was made.
+    pub fn new(id: impl Into<String>, severity: Severity, what: impl Into<String>) -> Self {
+        let (id, what) = (id.into(), what.into());
+        let evidence = Vec::new();
+        Self { id, severity, checked: true, what, evidence, remedy: None, fix: None }
+    }
+
+    /// A check that could not be made.
+    pub(super) fn unchecked(id: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { checked: false, ..Self::new(id, Severity::Warning, why) }
+    }
+
+    /// Adds what shows it.
+    #[must_use]
+    pub(super) fn shown_by(mut self, evidence: impl Into<String>) -> Self {
+        self.evidence.push(evidence.into());
+        self
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn remedy(self, remedy: Remedy) -> Self {
+        Self { remedy: Some(remedy), ..self }
+    }
+
+    /// Adds what `--fix` would do.
+    #[must_use]
+    pub(super) fn fix(self, repair: Repair) -> Self {
+        Self { fix: Some(repair), ..self }
+    }
 }

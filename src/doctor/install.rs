@@ -5,13 +5,16 @@
 //! Called by `the-loop doctor --install`. It knows nothing of package managers
 //! and never needs root: everything happens below the user's data directory.
 
+mod checkpoint;
+mod download;
 mod fetch;
 pub mod source;
 pub mod store;
 mod unpack;
+pub mod versions;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
@@ -32,6 +35,12 @@ const SIZE_LIMIT: u64 = 64 * 1024 * 1024;
 pub trait Progress: Sync {
     /// A step begins, or is waited for.
     fn say(&self, text: &str);
+
+    /// So many bytes of a download are here, out of how many where that is known.
+    fn bytes(&self, _here: u64, _of: Option<u64>) {}
+
+    /// The download is over, or is tried again.
+    fn done(&self) {}
 }
 
 /// What an install came to.
@@ -88,6 +97,30 @@ pub enum InstallError {
         url: String,
         /// Why.
         source: reqwest::Error,
+    },
+    /// The server gave a little at each try, and never all.
+    #[error("`{url}` was cut off too often")]
+    TooManyTries {
+        /// The URL.
+        url: String,
+    },
+    /// What is to be replaced or taken away is being used.
+    #[error("{tool} {version} is in use by {holder}")]
+    InUse {
+        /// The tool.
+        tool: &'static str,
+        /// The version.
+        version: String,
+        /// Who uses it.
+        holder: String,
+    },
+    /// There is no such managed version.
+    #[error("{tool} {version} is not installed by the-loop")]
+    NotInstalled {
+        /// The tool.
+        tool: &'static str,
+        /// The version, or nothing.
+        version: String,
     },
     /// The server answered with something else than the file.
     #[error("`{url}` was answered with status {status}")]
@@ -154,19 +187,49 @@ pub async fn install(
     source: &Source,
     progress: &dyn Progress,
 ) -> Result<Done, InstallError> {
-    if let Some(installed) = store.intact(id, pin) {
+    if let Some(installed) = store.intact(id, pin)
+        && store.current(id).as_ref() == Some(&pin.version)
+        && store.litter(id).is_empty()
+    {
         return Ok(Done { installed, was_there: true });
     }
     let lock = store.lock(id, progress).await?;
+    checkpoint::reach(env, "locked").await;
+    let work = store.work_dir(id, pin, lock)?;
     // Another process may have done it while this one waited.
     if let Some(installed) = store.intact(id, pin) {
+        store.switch(id, &pin.version, &work)?;
+        let _ = fs::remove_file(store.partial(id, pin));
         return Ok(Done { installed, was_there: true });
     }
-    let work = store.work_dir(id, lock)?;
+    let before = store.current(id);
     let job = Job { env, id, pin, store, source, work };
-    let fetched = fetch::fetch(&job, progress).await?;
-    let installed = fetched.verify(pin)?.unpack(&job)?.probe(&job).await?.activate(&job)?;
+    checkpoint::reach(env, "prepared").await;
+    let result = steps(&job, progress).await;
+    // What was cut off is kept, for the next try goes on there; nothing else is.
+    let was_cut = matches!(
+        result,
+        Err(InstallError::Download { .. }
+            | InstallError::Status { .. }
+            | InstallError::TooManyTries { .. })
+    );
+    let partial = store.partial(id, pin);
+    if !was_cut || fs::metadata(&partial).is_ok_and(|partial| partial.len() == 0) {
+        let _ = fs::remove_file(partial);
+    }
+    let installed = result?;
+    store.prune(id, &[Some(pin.version.clone()), before], &job.work);
     Ok(Done { installed, was_there: false })
+}
+
+async fn steps(job: &Job<'_>, progress: &dyn Progress) -> Result<Installed, InstallError> {
+    let fetched = fetch::fetch(job, progress).await?;
+    checkpoint::reach(job.env, "fetched").await;
+    let unpacked = fetched.verify(job.pin)?.unpack(job)?;
+    checkpoint::reach(job.env, "unpacked").await;
+    let probed = unpacked.probe(job).await?;
+    checkpoint::reach(job.env, "probed").await;
+    probed.activate(job).await
 }
 
 /// A file whose digest is a pinned one.
@@ -238,7 +301,7 @@ impl Unpacked {
 }
 
 impl Probed {
-    fn activate(self, job: &Job<'_>) -> Result<Installed, InstallError> {
+    async fn activate(self, job: &Job<'_>) -> Result<Installed, InstallError> {
         let receipt = Receipt {
             tool: job.id.as_str().to_owned(),
             version: job.pin.version.clone(),
@@ -246,7 +309,7 @@ impl Probed {
             sha256: job.pin.sha256.clone(),
             binary_sha256: self.binary_sha256,
         };
-        job.store.activate(job.id, &receipt, &job.work)
+        job.store.activate(job.env, job.id, &receipt, &job.work).await
     }
 }
 
@@ -257,11 +320,31 @@ fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> InstallErro
 }
 
 /// The digest of a file, at most `limit` bytes long.
-fn digest_of(path: &std::path::Path, limit: u64) -> io::Result<Option<String>> {
+fn digest_of(path: &Path, limit: u64) -> io::Result<Option<String>> {
     let mut sink = fetch::Hashing::new(io::sink(), limit);
-    match io::copy(&mut fs::File::open(path)?, &mut sink) {
-        Ok(_) => Ok(Some(sink.finish().1)),
+    match fetch::copy(&mut fs::File::open(path)?, &mut sink) {
+        Ok(()) => Ok(Some(sink.finish().1)),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Verifies an archive on disk and takes the one program out of it: what an
+/// install does between download and probe. Gives the program's digest.
+/// `benches/doctor.rs` measures it.
+pub fn take_out(
+    archive: &Path,
+    sha256: &str,
+    member: &str,
+    target: &Path,
+) -> Result<String, InstallError> {
+    let from = archive.display().to_string();
+    let found = digest_of(archive, SIZE_LIMIT).map_err(file_error(archive))?;
+    match found {
+        None => Err(InstallError::TooLarge { from, limit: SIZE_LIMIT }),
+        Some(found) if found != sha256 => {
+            Err(InstallError::WrongDigest { from, found, expected: sha256.to_owned() })
+        }
+        Some(_) => unpack::one_member(archive, member, target, &from),
     }
 }

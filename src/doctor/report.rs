@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::catalogue;
 use super::finding::{Finding, Severity};
 use super::resolve::Resolution;
 use super::tool::{Tool, ToolId};
@@ -140,7 +141,12 @@ fn push_finding(out: &mut String, finding: &Finding, with_evidence: bool) {
     push_wrapped(out, &head, INDENT, &finding.what);
     if with_evidence {
         for evidence in &finding.evidence {
-            push_wrapped(out, &format!("{:INDENT$}- ", ""), INDENT + 2, evidence);
+            if evidence.starts_with(' ') || evidence.contains(" | ") {
+                // A piece of a file with a pointer: its spaces carry the meaning.
+                let _ = writeln!(out, "{:INDENT$}{evidence}", "");
+            } else {
+                push_wrapped(out, &format!("{:INDENT$}- ", ""), INDENT + 2, evidence);
+            }
         }
     }
     let Some(remedy) = &finding.remedy else { return };
@@ -151,6 +157,18 @@ fn push_finding(out: &mut String, finding: &Finding, with_evidence: bool) {
     }
     if let Some(note) = &remedy.note {
         push_wrapped(out, &" ".repeat(INDENT), INDENT, note);
+    }
+}
+
+impl Report {
+    /// Adds a finding that somebody above made.
+    pub fn push(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    /// Keeps only the findings whose id is one of these, or begins with one.
+    pub fn keep_only(&mut self, only: &[String]) {
+        self.findings.retain(|finding| catalogue::is_asked(only, &finding.id));
     }
 }
 
@@ -195,6 +213,7 @@ mod tests {
                 .into(),
             evidence: vec!["/usr/bin/tmux".into()],
             remedy: Some(Remedy::command("sudo apt install tmux")),
+            fix: None,
         }
     }
 

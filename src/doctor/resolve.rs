@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::install::store::Store;
+use super::path::usable;
 use super::probe::{self, Unchecked};
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
@@ -102,10 +103,10 @@ impl Search<'_> {
     }
 }
 
-/// The files of that name in the absolute directories of `PATH`, each once.
+/// The files of that name in the usable directories of `PATH`, each once.
 fn on_path(env: &Env, name: &str) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
-    env.path_dirs()
+    usable(env)
         .into_iter()
         .map(|dir| dir.join(name))
         .filter(|path| path.is_file() && seen.insert(real_path(path)))

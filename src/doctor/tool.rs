@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::install::versions::{self, Hold};
+use super::{path, terminfo};
 use crate::base::env::Env;
 use crate::base::process::Invocation;
 use crate::core::config::{ToolConfig, Tools};
@@ -100,12 +102,16 @@ pub struct Tool {
     version: Option<Version>,
     origin: Origin,
     env: BTreeMap<OsString, OsString>,
+    /// Keeps a managed binary from being pruned while somebody may run it.
+    _hold: Option<Hold>,
 }
 
 impl Tool {
     /// A binary that is still to be probed.
     pub(super) fn candidate(name: &'static str, path: &Path, origin: Origin, env: &Env) -> Self {
-        Self { name, path: path.to_path_buf(), version: None, origin, env: scrubbed(env) }
+        let hold = (origin == Origin::Managed).then(|| versions::hold(path)).flatten();
+        let path = path.to_path_buf();
+        Self { name, path, version: None, origin, env: scrubbed(env), _hold: hold }
     }
 
     /// The same binary with the version that it told.
@@ -152,10 +158,18 @@ impl Tool {
     }
 }
 
-/// The variables a tool may see, with only the absolute entries of `PATH`.
+/// The variables a tool may see, with only the entries of `PATH` that nobody
+/// else may write to, and our own terminal descriptions where there are some.
 fn scrubbed(env: &Env) -> BTreeMap<OsString, OsString> {
     let mut vars = env.passed_on();
-    let dirs = env.path_dirs();
+    if let Some(own) = terminfo::own_dir(env).filter(|dir| dir.is_dir()) {
+        // An empty entry stands for the places that the system knows.
+        let mut dirs = env.var_os("TERMINFO_DIRS").unwrap_or_default().to_owned();
+        dirs.push(":");
+        dirs.push(own);
+        vars.insert("TERMINFO_DIRS".into(), dirs);
+    }
+    let dirs = path::usable(env);
     let path = std::env::join_paths(&dirs)
         .ok()
         .filter(|_| !dirs.is_empty())

@@ -13,7 +13,10 @@ use the_loop::base::dirs::Dirs;
 use the_loop::base::env::Env;
 use the_loop::core::config::{HarnessName, Prefer, RunnerKind, Tools};
 use the_loop::core::platform::{Facts, Host};
+use the_loop::doctor::catalogue::CHECKS;
 use the_loop::doctor::{Needs, Origin, Report, Severity, Tool, ToolId, examine, examine_on};
+
+use crate::schema::faults;
 
 /// A real binary that `scripts/fetch-test-tools` brought.
 pub(crate) fn test_tool(name: &str) -> PathBuf {
@@ -43,12 +46,12 @@ impl Place {
     }
 
     /// Puts a real program into `bin`.
-    fn link(&self, name: &str, target: &Path) {
+    pub(crate) fn link(&self, name: &str, target: &Path) {
         std::os::unix::fs::symlink(target, self.path("bin").join(name)).unwrap();
     }
 
     /// Puts a script, or anything else, into `bin`.
-    fn put(&self, name: &str, mode: u32, content: &[u8]) -> PathBuf {
+    pub(crate) fn put(&self, name: &str, mode: u32, content: &[u8]) -> PathBuf {
         let path = self.path("bin").join(name);
         std::fs::write(&path, content).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
@@ -92,7 +95,7 @@ impl Place {
     }
 
     /// What a probe made and did not take away: directories and processes.
-    fn left_behind(&self) -> Vec<String> {
+    pub(crate) fn left_behind(&self) -> Vec<String> {
         let mut left: Vec<String> = std::fs::read_dir(self.path("tmp"))
             .unwrap()
             .map(|entry| entry.unwrap().path().display().to_string())
@@ -108,12 +111,12 @@ impl Place {
         left
     }
 
-    fn assert_clean(&self) {
+    pub(crate) fn assert_clean(&self) {
         assert_eq!(self.left_behind(), Vec::<String>::new());
     }
 }
 
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !condition() {
         assert!(start.elapsed().as_secs() < 15, "waited in vain until {what}");
@@ -125,24 +128,32 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn json(output: &Output) -> Value {
+/// The report of a run, which fits the committed schema in every state.
+pub(crate) fn json(output: &Output) -> Value {
     let parsed = serde_json::from_slice(&output.stdout);
     assert!(parsed.is_ok(), "{}{}", text(&output.stdout), text(&output.stderr));
-    parsed.unwrap()
+    let report: Value = parsed.unwrap();
+    let schema = serde_json::from_str(include_str!("../../docs/doctor.schema.json")).unwrap();
+    assert_eq!(faults(&schema, &report), Vec::<String>::new());
+    for finding in report["findings"].as_array().unwrap() {
+        let id = finding["id"].as_str().unwrap();
+        assert!(CHECKS.iter().any(|(known, _)| *known == id), "{id} is in no catalogue");
+    }
+    report
 }
 
 fn tool<'a>(report: &'a Value, id: &str) -> &'a Value {
     report["tools"].as_array().unwrap().iter().find(|tool| tool["id"] == id).unwrap()
 }
 
-fn finding<'a>(report: &'a Value, id: &str) -> &'a Value {
+pub(crate) fn finding<'a>(report: &'a Value, id: &str) -> &'a Value {
     let findings = report["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["id"] == id);
     assert!(found.is_some(), "no finding {id} in {findings:#?}");
     found.unwrap()
 }
 
-const SYSTEM: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const SYSTEM: &str = "/usr/local/bin:/usr/bin:/bin";
 
 fn needs(runner: RunnerKind, harness: HarnessName, web: bool) -> Needs {
     Needs { runner: Some(runner), harness: Some(harness), web }

@@ -24,14 +24,14 @@ use the_loop::doctor::install::{Done, InstallError, Progress, install};
 
 use crate::doctor::{Place, test_tool, text};
 
-const GOOD: &[u8] = b"#!/bin/sh\necho tmux 3.9\n";
+pub(crate) const GOOD: &[u8] = b"#!/bin/sh\necho tmux 3.9\n";
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
 /// A pin for a file that a test made.
-fn pin(file: &[u8], member: Option<&str>) -> Pin {
+pub(crate) fn pin(file: &[u8], member: Option<&str>) -> Pin {
     Pin {
         version: "3.9".into(),
         os: Os::Linux,
@@ -47,7 +47,7 @@ fn pin(file: &[u8], member: Option<&str>) -> Pin {
     }
 }
 
-fn header(kind: EntryType, size: u64) -> Header {
+pub(crate) fn header(kind: EntryType, size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(0o755);
@@ -56,7 +56,7 @@ fn header(kind: EntryType, size: u64) -> Header {
 }
 
 /// An archive of regular files. A name is written as it is, however wrong.
-fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (name, content) in members {
         let mut header = header(EntryType::Regular, content.len() as u64);
@@ -68,7 +68,7 @@ fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 /// An archive with one member that is no regular file.
-fn odd(kind: EntryType, target: &str) -> Vec<u8> {
+pub(crate) fn odd(kind: EntryType, target: &str) -> Vec<u8> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let mut header = header(kind, 0);
     builder.append_link(&mut header, "tmux", target).unwrap();
@@ -76,7 +76,7 @@ fn odd(kind: EntryType, target: &str) -> Vec<u8> {
 }
 
 #[derive(Default)]
-struct Said(Mutex<Vec<String>>);
+pub(crate) struct Said(Mutex<Vec<String>>);
 
 impl Progress for Said {
     fn say(&self, text: &str) {
@@ -84,29 +84,36 @@ impl Progress for Said {
     }
 }
 
-async fn install_pin(place: &Place, pin: &Pin, source: &Source) -> Result<Done, InstallError> {
+pub(crate) async fn install_pin(
+    place: &Place,
+    pin: &Pin,
+    source: &Source,
+) -> Result<Done, InstallError> {
     let path = "/usr/bin:/bin";
     let store = Store::new(&place.dirs(path));
     install(&place.env(path), ToolId::Tmux, pin, &store, source, &Said::default()).await
 }
 
 /// A folder with one file under the pin's name, as a source.
-fn folder(place: &Place, pin: &Pin, file: &[u8]) -> Source {
+pub(crate) fn folder(place: &Place, pin: &Pin, file: &[u8]) -> Source {
     let folder = place.path("folder");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join(pin.file_name()), file).unwrap();
     Source::Folder(folder)
 }
 
-/// What is in the tool's folder but its lock.
-fn active(place: &Place, tool: &str) -> Vec<String> {
+/// What is in the tool's folder but its lock, the link to the version
+/// in use, and a download to go on with.
+pub(crate) fn active(place: &Place, tool: &str) -> Vec<String> {
     let dir = place.path("home/data/tools").join(tool);
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name != ".lock").collect()
+    let is_beside =
+        |name: &str| [".lock", "current"].contains(&name) || name.starts_with(".partial-");
+    names.filter(|name| !is_beside(name)).collect()
 }
 
-fn mode(path: &Path) -> u32 {
+pub(crate) fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 

@@ -12,6 +12,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("hyper", &["base/http", "serve/"]),
     ("hyper_util", &["base/http", "serve/"]),
     ("reqwest", &["doctor/install"]),
+    ("indicatif", &["cli/doctor"]),
     ("tar", &["doctor/install"]),
     ("flate2", &["doctor/install"]),
     ("rusqlite", &["state/inbox"]),

@@ -40,6 +40,16 @@ impl Facts {
         "/lib/ld-linux.so.2",
         "/.dockerenv",
         "/run/.containerenv",
+        "/run/systemd/container",
+        "/var/run/secrets/kubernetes.io",
+    ];
+
+    /// Those of them that only a container has.
+    const CONTAINER: &'static [&'static str] = &[
+        "/.dockerenv",
+        "/run/.containerenv",
+        "/run/systemd/container",
+        "/var/run/secrets/kubernetes.io",
     ];
 
     /// Programs whose being there says something.
@@ -263,7 +273,7 @@ impl Host {
             },
             distro,
             managers,
-            container: there("/.dockerenv") || there("/run/.containerenv"),
+            container: Facts::CONTAINER.iter().any(|path| there(path)),
             wsl: kernel.contains("microsoft") || kernel.contains("wsl"),
             privilege: match () {
                 () if facts.is_root => Privilege::Root,
@@ -402,6 +412,85 @@ mod tests {
         assert!(host.wsl && host.container);
         assert_eq!(host.privilege, Privilege::Root);
         assert_eq!(host.describe(), "Ubuntu 22.04.5 LTS, x86_64, container, WSL");
+    }
+
+    #[test]
+    fn every_kind_of_machine_is_told_by_its_facts() {
+        for (machine, bits, kernel, os_release, present, expected) in [
+            (
+                "x86_64",
+                64,
+                "6.1.0",
+                "ID=debian\nNAME=Debian",
+                "/lib64/ld-linux-x86-64.so.2",
+                "Debian, x86_64, glibc",
+            ),
+            (
+                "x86_64",
+                32,
+                "6.1.0",
+                "ID=debian\nNAME=Debian",
+                "/lib/ld-linux.so.2",
+                "Debian, i686, glibc",
+            ),
+            (
+                "aarch64",
+                32,
+                "6.6.31+rpt-rpi-v8",
+                "ID=raspbian\nNAME=Raspbian",
+                "/lib/ld-linux-armhf.so.3",
+                "Raspbian, armv7, glibc",
+            ),
+            (
+                "aarch64",
+                64,
+                "6.6.0",
+                "ID=alpine\nNAME=Alpine",
+                "/lib/ld-musl-aarch64.so.1",
+                "Alpine, aarch64, musl",
+            ),
+            ("x86_64", 64, "6.12.0", "ID=nixos\nNAME=NixOS", "", "NixOS, x86_64"),
+            (
+                "x86_64",
+                64,
+                "4.4.0-19041-Microsoft",
+                "ID=ubuntu\nNAME=Ubuntu",
+                "",
+                "Ubuntu, x86_64, WSL",
+            ),
+            (
+                "x86_64",
+                64,
+                "6.8.0",
+                "ID=fedora\nNAME=Fedora",
+                "/run/.containerenv",
+                "Fedora, x86_64, container",
+            ),
+            (
+                "x86_64",
+                64,
+                "6.8.0",
+                "ID=arch\nNAME=Arch",
+                "/run/systemd/container",
+                "Arch, x86_64, container",
+            ),
+            (
+                "riscv64",
+                64,
+                "6.8.0",
+                "ID=opensuse-tumbleweed\nNAME=openSUSE",
+                "",
+                "openSUSE, an unknown architecture",
+            ),
+        ] {
+            let facts = Facts {
+                userland_bits: Some(bits),
+                kernel: kernel.into(),
+                present: vec![present.into()],
+                ..linux(machine, os_release, &[])
+            };
+            assert_eq!(Host::from_facts(&facts).describe(), expected);
+        }
     }
 
     #[test]

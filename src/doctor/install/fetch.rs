@@ -1,29 +1,21 @@
-//! Brings the pinned file into the work directory and hashes it on the way. The
-//! only maker of HTTP clients.
+//! Brings the pinned file here and hashes it on the way: out of a folder, or by a
+//! download.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use fs_err as fs;
-use reqwest::{Client, Url, redirect};
 use sha2::{Digest, Sha256};
 
-use super::source::{Source, is_allowed, is_loopback, shown};
+use super::download::{Download, make_way};
+use super::source::{Source, shown};
 use super::{InstallError, Job, Progress, SIZE_LIMIT, digest_of, file_error};
 use crate::core::platform::{Format, Pin};
 
-/// How long a server may take to be reached.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
-/// How long it may be silent.
-const READ_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a whole download may take.
-const DEADLINE: Duration = Duration::from_mins(10);
-const REDIRECTS: usize = 5;
 /// How many files of a folder are looked at.
 const FOLDER_LIMIT: usize = 1000;
 
-/// A file in the work directory that nobody has judged yet.
+/// A file that nobody has judged yet.
 pub(super) struct Fetched {
     pub(super) file: PathBuf,
     /// The path or URL it came from.
@@ -33,21 +25,33 @@ pub(super) struct Fetched {
 
 /// Fetches the file of a build.
 pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetched, InstallError> {
-    let file = job.work.download();
+    let file = job.store.partial(job.id, job.pin);
     match (job.source.url(job.pin)?, job.source) {
         (Some(url), _) => {
             progress.say(&format!("downloading {}", shown(&url)));
-            let sha256 = download(&url, &file, job.pin.size.unwrap_or(SIZE_LIMIT)).await?;
+            let download = Download {
+                env: job.env,
+                url: &url,
+                file: &file,
+                limit: job.pin.size.unwrap_or(SIZE_LIMIT),
+                pinned: [&job.pin.sha256]
+                    .into_iter()
+                    .chain(&job.pin.binary_sha256)
+                    .map(String::as_str)
+                    .collect(),
+                progress,
+            };
+            let sha256 = download.run().await?;
             Ok(Fetched { file, from: shown(&url), sha256 })
         }
         (None, Source::Folder(folder)) => {
             let found = locate(folder, job.pin)?;
             progress.say(&format!("taking {}", found.display()));
             let from = found.display().to_string();
+            make_way(&file)?;
             let mut target = Hashing::new(create(&file)?, SIZE_LIMIT);
             let mut original = fs::File::open(&found).map_err(file_error(&found))?;
-            io::copy(&mut original, &mut target)
-                .map_err(|error| too_large(error, &from, &found))?;
+            copy(&mut original, &mut target).map_err(|error| too_large(error, &from, &found))?;
             Ok(Fetched { file, from, sha256: target.finish().1 })
         }
         (None, _) => Err(InstallError::InsecureUrl { url: job.pin.url.clone() }),
@@ -90,57 +94,6 @@ fn locate(folder: &Path, pin: &Pin) -> Result<PathBuf, InstallError> {
     Err(InstallError::NotInFolder { folder: folder.to_path_buf(), name })
 }
 
-async fn download(url: &Url, file: &Path, limit: u64) -> Result<String, InstallError> {
-    let failed = |error: reqwest::Error| InstallError::Download {
-        url: shown(url),
-        source: error.without_url(),
-    };
-    let too_long = || InstallError::TooLarge { from: shown(url), limit };
-    let mut response =
-        client(url).map_err(failed)?.get(url.clone()).send().await.map_err(failed)?;
-    if !response.status().is_success() {
-        let status = response.status().as_u16();
-        return Err(InstallError::Status { url: shown(url), status });
-    }
-    if response.content_length().is_some_and(|length| length > limit) {
-        return Err(too_long());
-    }
-    let mut target = Hashing::new(create(file)?, limit);
-    while let Some(chunk) = response.chunk().await.map_err(failed)? {
-        target.write_all(&chunk).map_err(|error| too_large(error, &shown(url), file))?;
-    }
-    Ok(target.finish().1)
-}
-
-/// A client for one download. A redirect never leaves https; a download from
-/// this machine may be redirected within it.
-fn client(url: &Url) -> reqwest::Result<Client> {
-    // Set once for the process; a second time it is there already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let started_local = is_loopback(url);
-    let policy = redirect::Policy::custom(move |attempt| {
-        let allowed = match attempt.url().scheme() {
-            "https" => true,
-            _ => started_local && is_allowed(attempt.url()),
-        };
-        if !allowed {
-            attempt.error("the server redirects to a URL that is not https")
-        } else if attempt.previous().len() > REDIRECTS {
-            attempt.error("the server redirects too often")
-        } else {
-            attempt.follow()
-        }
-    });
-    let builder = Client::builder()
-        .user_agent(concat!("the-loop/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_DEADLINE)
-        .read_timeout(READ_DEADLINE)
-        .timeout(DEADLINE)
-        .redirect(policy);
-    // A proxy is for what is elsewhere.
-    if started_local { builder.no_proxy().build() } else { builder.build() }
-}
-
 fn create(file: &Path) -> Result<fs::File, InstallError> {
     fs::File::create(file).map_err(file_error(file))
 }
@@ -150,6 +103,19 @@ fn too_large(error: io::Error, from: &str, path: &Path) -> InstallError {
         InstallError::TooLarge { from: from.to_owned(), limit: SIZE_LIMIT }
     } else {
         InstallError::File { path: path.to_path_buf(), source: error }
+    }
+}
+
+/// Copies to the end, in pieces large enough that their number costs nothing.
+pub(super) fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 128 * 1024];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => to.write_all(&buffer[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -1,26 +1,31 @@
 //! Where managed tools live: `<data>/tools/TOOL/VERSION/TOOL`, with a receipt
-//! beside it. A version is made in a work directory of the same folder and
-//! becomes active by one rename.
+//! beside it. A version is made in a work directory of the same folder, comes
+//! to its place by one rename, and is taken into use by the link `current`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::{InstallError, Progress, SIZE_LIMIT, digest_of, file_error};
+use super::{InstallError, Progress, SIZE_LIMIT, checkpoint, digest_of, file_error, versions};
 use crate::base::dirs::Dirs;
+use crate::base::env::Env;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::core::platform::{Pin, Version};
 use crate::doctor::tool::ToolId;
 
-const RECEIPT: &str = "receipt.json";
+pub(super) const RECEIPT: &str = "receipt.json";
+/// The link to the version in use.
+const CURRENT: &str = "current";
+const PARTIAL_PREFIX: &str = ".partial-";
 /// How long another install of the same tool is waited for: longer than a
 /// download may take.
 const LOCK_DEADLINE: Duration = Duration::from_mins(15);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
+const LOCK: &str = ".lock";
 const WORK_PREFIX: &str = ".work-";
 
 /// The folder of all managed tools.
@@ -58,9 +63,9 @@ pub(super) struct WorkDir {
 }
 
 impl WorkDir {
-    /// Where the download goes.
-    pub(super) fn download(&self) -> PathBuf {
-        self.dir.path().join("download")
+    /// Where something is moved that goes with this directory.
+    pub(super) fn aside(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("gone-{name}"))
     }
 
     /// Makes the folder of the version to be.
@@ -85,7 +90,7 @@ impl Store {
         Self { root: dirs.data.join("tools") }
     }
 
-    /// The versions of a tool that are there, newest first.
+    /// The versions of a tool that are there: the one in use, then newest first.
     pub fn installed(&self, id: ToolId) -> Vec<Installed> {
         let Ok(entries) = fs::read_dir(self.tool_dir(id)) else { return Vec::new() };
         let mut found: Vec<(Version, Installed)> = entries
@@ -96,7 +101,11 @@ impl Store {
                 Some((version, Installed { version: name, path }))
             })
             .collect();
-        found.sort_by(|(one, _), (other, _)| other.cmp(one));
+        let current = self.current(id);
+        found.sort_by(|(one, own), (other, others)| {
+            let is_current = |installed: &Installed| Some(&installed.version) == current.as_ref();
+            is_current(others).cmp(&is_current(own)).then(other.cmp(one))
+        });
         found.into_iter().map(|(_, installed)| installed).collect()
     }
 
@@ -120,7 +129,7 @@ impl Store {
     ) -> Result<LockFile, InstallError> {
         let dir = self.tool_dir(id);
         files::private_dir(&dir).map_err(file_error(&dir))?;
-        let path = dir.join(".lock");
+        let path = self.lock_path(id);
         let failed = |source| InstallError::Lock { tool: id.as_str(), source };
         let start = Instant::now();
         let mut is_told = false;
@@ -142,14 +151,66 @@ impl Store {
         Ok(lock)
     }
 
-    /// Makes a work directory, and clears away those of installs that died.
-    pub(super) fn work_dir(&self, id: ToolId, lock: LockFile) -> Result<WorkDir, InstallError> {
-        let dir = self.tool_dir(id);
-        for entry in fs::read_dir(&dir).map_err(file_error(&dir))?.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(WORK_PREFIX) {
-                fs::remove_dir_all(entry.path()).map_err(file_error(entry.path()))?;
-            }
+    /// The version in use.
+    pub fn current(&self, id: ToolId) -> Option<String> {
+        let version = fs::read_link(self.tool_dir(id).join(CURRENT)).ok()?;
+        let version = version.to_str()?.to_owned();
+        Version::parse(&version).map(|_| version)
+    }
+
+    /// Where the download of a build goes. Its name carries the digest, so that
+    /// only a try for the same bytes goes on with it.
+    pub(super) fn partial(&self, id: ToolId, pin: &Pin) -> PathBuf {
+        self.tool_dir(id).join(format!("{PARTIAL_PREFIX}{}", pin.sha256))
+    }
+
+    /// What installs that died left behind.
+    pub fn litter(&self, id: ToolId) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.tool_dir(id)) else { return Vec::new() };
+        let is_litter =
+            |name: &str| name.starts_with(WORK_PREFIX) || name.starts_with(PARTIAL_PREFIX);
+        entries
+            .flatten()
+            .filter(|entry| is_litter(&entry.file_name().to_string_lossy()))
+            .map(|entry| entry.path())
+            .collect()
+    }
+
+    /// Clears that away, unless an install is under way. Says whether it did.
+    pub(in crate::doctor) fn clear_litter(&self, id: ToolId) -> Result<bool, InstallError> {
+        match LockFile::try_acquire(&self.lock_path(id)) {
+            Err(LockError::Held { .. }) => Ok(false),
+            Err(source) => Err(InstallError::Lock { tool: id.as_str(), source }),
+            Ok(_lock) => self.remove_litter(id).map(|()| true),
         }
+    }
+
+    /// Removes it. Only for whoever has the lock.
+    pub(super) fn remove_litter(&self, id: ToolId) -> Result<(), InstallError> {
+        self.litter(id).iter().try_for_each(|path| remove(path))
+    }
+
+    /// Makes a work directory, and clears away those of installs that died.
+    pub(super) fn work_dir(
+        &self,
+        id: ToolId,
+        pin: &Pin,
+        lock: LockFile,
+    ) -> Result<WorkDir, InstallError> {
+        let partial = self.partial(id, pin);
+        self.litter(id)
+            .iter()
+            .filter(|path| **path != partial)
+            .try_for_each(|path| remove(path))?;
+        self.empty_work_dir(id, lock)
+    }
+
+    pub(super) fn empty_work_dir(
+        &self,
+        id: ToolId,
+        lock: LockFile,
+    ) -> Result<WorkDir, InstallError> {
+        let dir = self.tool_dir(id);
         tempfile::Builder::new()
             .prefix(WORK_PREFIX)
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
@@ -160,8 +221,9 @@ impl Store {
 
     /// Makes the prepared version the active one. A damaged one that has its
     /// place is moved into the work directory, and goes with it.
-    pub(super) fn activate(
+    pub(super) async fn activate(
         &self,
+        env: &Env,
         id: ToolId,
         receipt: &Receipt,
         work: &WorkDir,
@@ -172,15 +234,64 @@ impl Store {
         files::atomic::write(&file, &text).map_err(file_error(&file))?;
         let place = self.tool_dir(id).join(&receipt.version);
         if fs::symlink_metadata(&place).is_ok() {
-            fs::rename(&place, work.dir.path().join("replaced")).map_err(file_error(&place))?;
+            let version = receipt.version.clone();
+            if let Some(holder) = versions::holder_of(&place, id) {
+                return Err(InstallError::InUse { tool: id.as_str(), version, holder });
+            }
+            fs::rename(&place, work.aside(&version)).map_err(file_error(&place))?;
         }
+        checkpoint::reach(env, "made room").await;
         fs::rename(&prepared, &place).map_err(file_error(&place))?;
-        let dir = self.tool_dir(id);
-        fs::File::open(&dir).and_then(|dir| dir.sync_all()).map_err(file_error(&dir))?;
+        checkpoint::reach(env, "placed").await;
+        self.switch(id, &receipt.version, work)?;
+        checkpoint::reach(env, "switched").await;
         Ok(Installed { version: receipt.version.clone(), path: place.join(id.as_str()) })
     }
 
-    fn tool_dir(&self, id: ToolId) -> PathBuf {
+    /// Turns the link to the version in use to this one, by a rename.
+    pub(super) fn switch(
+        &self,
+        id: ToolId,
+        version: &str,
+        work: &WorkDir,
+    ) -> Result<(), InstallError> {
+        let dir = self.tool_dir(id);
+        let link = dir.join(CURRENT);
+        if self.current(id).as_deref() == Some(version) {
+            return Ok(());
+        }
+        let made = work.dir.path().join(CURRENT);
+        fs_err::os::unix::fs::symlink(version, &made).map_err(file_error(&made))?;
+        // Something that is no link cannot be renamed over.
+        if fs::symlink_metadata(&link).is_ok_and(|there| there.is_dir()) {
+            fs::rename(&link, work.aside(CURRENT)).map_err(file_error(&link))?;
+        }
+        fs::rename(&made, &link).map_err(file_error(&link))?;
+        fs::File::open(&dir).and_then(|dir| dir.sync_all()).map_err(file_error(&dir))
+    }
+
+    /// Takes the link away.
+    pub(super) fn unlink(&self, id: ToolId) -> Result<(), InstallError> {
+        let link = self.tool_dir(id).join(CURRENT);
+        match fs::symlink_metadata(&link) {
+            Ok(_) => fs::remove_file(&link).map_err(file_error(&link)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The lock of a tool's folder.
+    pub(in crate::doctor) fn lock_path(&self, id: ToolId) -> PathBuf {
+        self.tool_dir(id).join(LOCK)
+    }
+
+    pub(super) fn tool_dir(&self, id: ToolId) -> PathBuf {
         self.root.join(id.as_str())
     }
+}
+
+/// Removes a file or a directory with all that is in it.
+fn remove(path: &Path) -> Result<(), InstallError> {
+    let is_dir = fs::symlink_metadata(path).is_ok_and(|there| there.is_dir());
+    let removed = if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    removed.map_err(file_error(path))
 }

@@ -9,8 +9,11 @@ use fs_err as fs;
 use fs_err::os::unix::fs::OpenOptionsExt;
 use tar::{Archive, EntryType};
 
-use super::fetch::Hashing;
+use super::fetch::{Hashing, copy};
 use super::{InstallError, SIZE_LIMIT, file_error};
+
+/// What an archive may hold beside its member: headers, remarks on times.
+const SLACK: u64 = 64 * 1024;
 
 /// Writes the only member of a `.tar.gz`, which must be a regular file of that
 /// name, to `target`. Gives its digest.
@@ -23,10 +26,19 @@ pub(super) fn one_member(
     let wrong = |why: String| InstallError::Archive { from: from.to_owned(), why };
     let unreadable = |error: io::Error| wrong(format!("cannot be read: {error}"));
     let file = fs::File::open(archive).map_err(file_error(archive))?;
-    let mut archive = Archive::new(GzDecoder::new(io::BufReader::new(file)));
+    // Bounded before anything is looked at: a few bytes can unpack to gigabytes.
+    let unpacked =
+        GzDecoder::new(io::BufReader::with_capacity(128 * 1024, file)).take(SIZE_LIMIT + SLACK);
+    let mut archive = Archive::new(unpacked);
     let mut digest = None;
-    for entry in archive.entries().map_err(unreadable)? {
+    // Raw: an extension could name another path, and would be read into memory.
+    for entry in archive.entries().map_err(unreadable)?.raw(true) {
         let entry = entry.map_err(unreadable)?;
+        let is_remark =
+            matches!(entry.header().entry_type(), EntryType::XHeader | EntryType::XGlobalHeader);
+        if is_remark && entry.size() <= SLACK {
+            continue;
+        }
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let name = crate::base::text::visible(&name);
         if digest.is_some() {
@@ -56,7 +68,7 @@ pub(super) fn bare(file: &Path, target: &Path) -> Result<String, InstallError> {
 fn place(mut from: impl Read, target: &Path) -> io::Result<String> {
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(target)?;
     let mut sink = Hashing::new(file, SIZE_LIMIT);
-    io::copy(&mut from, &mut sink)?;
+    copy(&mut from, &mut sink)?;
     let (file, digest) = sink.finish();
     // The umask may have taken bits away.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))?;

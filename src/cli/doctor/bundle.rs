@@ -1,0 +1,102 @@
+//! `--report`: what a bug report needs, without what is nobody's business. No
+//! secret, login, repository or host name is in it; the home directory is `~`.
+
+use std::fmt::Write as _;
+
+use super::Context;
+use crate::base::text::visible_lines;
+use crate::core::config::Config;
+use crate::doctor::Report;
+
+/// Variables whose values tell something about a fault and nothing of a person.
+const SHOWN: &[&str] =
+    &["LANG", "LC_ALL", "LC_CTYPE", "TERM", "COLORTERM", "SHELL", "PATH", "TMPDIR", "TMUX_TMPDIR"];
+/// Variables of which only their being set is told.
+const NAMED: &[&str] = &[
+    "TMUX",
+    "SSH_CONNECTION",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "https_proxy",
+    "http_proxy",
+    "SSL_CERT_FILE",
+    "THE_LOOP_MIRROR",
+    "THE_LOOP_HOME",
+    "THE_LOOP_CONFIG",
+    "TERMINFO",
+    "TERMINFO_DIRS",
+    "XDG_RUNTIME_DIR",
+];
+
+/// The bundle as text.
+pub(super) fn text(context: &Context, report: &Report, config: Option<&Config>) -> String {
+    let env = &context.env;
+    let mut out = format!("the-loop {}\n\n", env!("CARGO_PKG_VERSION"));
+    out.push_str(&report.render(true));
+    out.push_str("\nvariables:\n");
+    for name in SHOWN {
+        if let Some(value) = env.var_os(name) {
+            let _ = writeln!(out, "  {name}={}", value.to_string_lossy());
+        }
+    }
+    for name in NAMED.iter().filter(|name| env.var_os(name).is_some()) {
+        let _ = writeln!(out, "  {name} is set");
+    }
+    if let Some(config) = config {
+        let routing = &config.routing;
+        let _ = write!(
+            out,
+            "\nconfiguration:\n  runner {}, harness {}, {} users, {} repositories\n",
+            routing.runner.as_str(),
+            routing.default_harness.as_str(),
+            routing.authorized_users.len(),
+            routing.repositories.len(),
+        );
+    }
+    redact(&visible_lines(&out), &secrets(context, config))
+}
+
+/// What is replaced, the longest first.
+fn secrets(context: &Context, config: Option<&Config>) -> Vec<(String, &'static str)> {
+    let env = &context.env;
+    let mut found = Vec::new();
+    let mut add = |text: Option<&str>, by: &'static str| {
+        // A short word would be found inside others.
+        found.extend(text.filter(|text| text.len() > 3).map(|text| (text.to_owned(), by)));
+    };
+    add(env.home().and_then(|home| home.to_str()).filter(|home| *home != "/"), "~");
+    for name in ["USER", "LOGNAME"] {
+        add(env.var(name).filter(|user| *user != "root"), "[user]");
+    }
+    for name in ["HOSTNAME", "HOST"] {
+        add(env.var(name), "[host]");
+    }
+    add(rustix::system::uname().nodename().to_str().ok(), "[host]");
+    if let Some(config) = config {
+        add(env.var(&config.webhooks.gh_webhook.secret_env), "[secret]");
+        for user in &config.routing.authorized_users {
+            add(Some(user), "[user]");
+        }
+        for repo in &config.routing.repositories {
+            add(Some(&repo.to_string()), "[repository]");
+        }
+    }
+    found.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+    found
+}
+
+fn redact(text: &str, secrets: &[(String, &'static str)]) -> String {
+    secrets.iter().fold(text.to_owned(), |text, (secret, by)| text.replace(secret, by))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_is_replaced_first() {
+        let secrets = [("/home/alice".to_owned(), "~"), ("alice".to_owned(), "[user]")];
+        assert_eq!(redact("/home/alice/x by alice", &secrets), "~/x by [user]");
+    }
+}

@@ -1,0 +1,117 @@
+//! The checks that are not about one binary: the host, the project's state, the
+//! service, what is left of processes that died. Each group runs beside the
+//! others and has a deadline, for a file system can hang.
+
+mod harness;
+mod host;
+mod server;
+mod service;
+mod state;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::catalogue::is_asked;
+use super::finding::Finding;
+use super::tool::Tool;
+use super::{Needs, Severity};
+use crate::base::dirs::Dirs;
+use crate::base::env::Env;
+
+pub use server::client_for;
+
+/// How long a group of checks may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// What a configuration says that the checks need. Without one, nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Project {
+    /// Where sessions are started.
+    pub workdir: Option<PathBuf>,
+    /// The directory of the state.
+    pub state: Option<PathBuf>,
+    /// The lock that the running receiver holds.
+    pub lock: Option<PathBuf>,
+    /// The socket on which the receiver takes orders.
+    pub control: Option<PathBuf>,
+    /// Where the receiver listens.
+    pub listen: Option<SocketAddr>,
+    /// The variable that holds the secret.
+    pub secret_env: Option<String>,
+    /// The file that holds the secret.
+    pub secret_file: Option<PathBuf>,
+    /// The socket of the tmux server, unless it is the user's own.
+    pub tmux_socket: Option<PathBuf>,
+}
+
+/// What every group is given.
+#[derive(Debug, Clone)]
+struct Scene {
+    env: Env,
+    dirs: Dirs,
+    needs: Needs,
+    project: Project,
+}
+
+type Group = fn(&Scene) -> Vec<Finding>;
+
+/// The groups that only look, by the ids of their checks.
+const GROUPS: &[(&[&str], Group)] = &[
+    (&["path.entries"], host::path),
+    (&["locale.utf8", "terminal.term", "terminal.descriptions"], host::terminal),
+    (&["limits.descriptors"], host::limits),
+    (&["disk.space"], host::disk),
+    (&["tmux.socketDir"], server::socket_dir),
+    (&["service.linger", "service.killMode"], service::unit),
+    (&["secret.there"], state::secret),
+    (&["port.free"], state::port),
+    (&["state.modes", "state.locks"], state::state),
+    (&["tools.litter"], state::litter),
+    (&["claude.onboarding", "claude.trust"], harness::claude),
+];
+
+/// Makes every check that was asked for, all at the same time.
+pub(super) async fn run(
+    env: &Env,
+    dirs: &Dirs,
+    needs: &Needs,
+    project: &Project,
+    only: &[String],
+) -> Vec<Finding> {
+    let scene = Scene {
+        env: env.clone(),
+        dirs: dirs.clone(),
+        needs: needs.clone(),
+        project: project.clone(),
+    };
+    let mut running = Vec::new();
+    for (ids, group) in GROUPS {
+        if ids.iter().any(|id| is_asked(only, id)) {
+            let scene = scene.clone();
+            running.push((ids[0], tokio::task::spawn_blocking(move || group(&scene))));
+        }
+    }
+    let mut findings = Vec::new();
+    let end = tokio::time::Instant::now() + DEADLINE;
+    for (id, task) in running {
+        match tokio::time::timeout_at(end, task).await {
+            Ok(Ok(found)) => findings.extend(found),
+            Ok(Err(_)) => findings.push(Finding::unchecked(id, "the check itself failed")),
+            Err(_) => {
+                let why = format!("it was not over within {} s", DEADLINE.as_secs());
+                findings.push(Finding::unchecked(id, why));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether a running tmux server and this client understand each other.
+pub(super) async fn skew(env: &Env, project: &Project, tmux: Option<&Tool>) -> Vec<Finding> {
+    server::skew(env, project, tmux).await
+}
+
+fn if_tmux(needs: &Needs, severity: Severity) -> Severity {
+    if needs.requires(super::ToolId::Tmux) { severity } else { Severity::Note }
+}

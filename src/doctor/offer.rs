@@ -1,0 +1,46 @@
+//! The doctor as the last step of a set-up: silent when all is well, else it says
+//! what is missing and offers each install that would help.
+
+use super::install::Progress;
+use super::install::source::Source;
+use super::repair::{Repair, Workshop};
+use super::{Request, examine};
+use crate::base::failure::chain;
+
+/// Examines this host for what is needed. What is missing is said through
+/// `progress`; `ask` is given one question for each build that can be installed,
+/// and those that it agrees to are. `false` when something is still missing at
+/// the end.
+pub async fn offer_installs(
+    request: &Request<'_>,
+    source: &Source,
+    progress: &dyn Progress,
+    ask: &mut dyn FnMut(&str) -> bool,
+) -> bool {
+    let Request { env, dirs, tools, needs, .. } = *request;
+    let report = examine(env, dirs, tools, needs).await;
+    let Some(text) = report.errors_text() else { return true };
+    progress.say(text.trim_end());
+    let workshop = Workshop { env, dirs, host: report.host(), source, progress };
+    let mut is_changed = false;
+    for repair in report.findings().iter().filter_map(|found| found.fix.as_ref()) {
+        let Repair::Install { id, version } = repair else { continue };
+        if !ask(&format!("Install {} {version} into a directory of the-loop's own?", id.as_str())) {
+            continue;
+        }
+        match workshop.make(repair).await {
+            Ok(()) => is_changed = true,
+            Err(error) => progress.say(&format!("not installed: {}", chain(&error))),
+        }
+    }
+    if !is_changed {
+        return false;
+    }
+    match examine(env, dirs, tools, needs).await.errors_text() {
+        None => true,
+        Some(text) => {
+            progress.say(text.trim_end());
+            false
+        }
+    }
+}

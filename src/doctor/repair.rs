@@ -1,0 +1,279 @@
+//! What `--fix` does: each repair says first what it will do, touches only what
+//! is this program's own or named in what it says, and never needs root.
+
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::install::source::Source;
+use super::install::store::Store;
+use super::install::{InstallError, Progress, install};
+use super::terminfo;
+use super::tool::ToolId;
+use crate::base::dirs::Dirs;
+use crate::base::env::Env;
+use crate::base::failure::chain;
+use crate::base::files::{self, atomic, lock::LockFile};
+use crate::base::text::visible;
+use crate::core::platform::Host;
+
+/// Something that can be put right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Repair {
+    /// Install a pinned build.
+    Install {
+        /// The tool.
+        id: ToolId,
+        /// The version.
+        version: String,
+    },
+    /// Take what others may do away.
+    Private(PathBuf),
+    /// Make a private directory.
+    MakeDir(PathBuf),
+    /// Remove the socket of a receiver that died, under its lock.
+    StaleSocket {
+        /// The socket.
+        socket: PathBuf,
+        /// The receiver's lock.
+        lock: PathBuf,
+    },
+    /// Clear away what installs of this tool left that died.
+    Litter(ToolId),
+    /// Make descriptions of terminals.
+    Terminfo,
+    /// Answer the first-run questions of Claude Code in its own file.
+    Claude {
+        /// The file.
+        file: PathBuf,
+        /// Whether the onboarding is marked as done.
+        onboarding: bool,
+        /// The directory that is marked as trusted.
+        trust: Option<PathBuf>,
+    },
+}
+
+impl Repair {
+    /// What will be done, in one line.
+    pub fn describe(&self) -> String {
+        let shown = |path: &Path| visible(&path.to_string_lossy());
+        match self {
+            Self::Install { id, version } => format!("install {} {version}", id.as_str()),
+            Self::Private(path) => {
+                format!("take the permissions of others from {}", shown(path))
+            }
+            Self::MakeDir(path) => format!("make the private directory {}", shown(path)),
+            Self::StaleSocket { socket, .. } => format!("remove the socket {}", shown(socket)),
+            Self::Litter(id) => {
+                format!("remove what broken installs of {} left", id.as_str())
+            }
+            Self::Terminfo => {
+                format!("describe {} with tic", terminfo::NEEDED.join(", "))
+            }
+            Self::Claude { file, onboarding, trust } => {
+                let mut set = Vec::new();
+                if *onboarding {
+                    set.push("hasCompletedOnboarding: true".to_owned());
+                }
+                if let Some(dir) = trust {
+                    let dir = shown(dir);
+                    set.push(format!("projects[\"{dir}\"].hasTrustDialogAccepted: true"));
+                }
+                format!("set {} in {}", set.join(" and "), shown(file))
+            }
+        }
+    }
+}
+
+impl Serialize for Repair {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.describe())
+    }
+}
+
+/// Why a repair was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum RepairError {
+    /// A file could not be changed.
+    #[error("could not change `{}`", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no longer as it was found.
+    #[error("`{}` {why}: it was left alone", path.display())]
+    LeftAlone {
+        /// The file.
+        path: PathBuf,
+        /// What is the matter.
+        why: String,
+    },
+    /// The tool could not be installed.
+    #[error("could not install {tool}")]
+    Install {
+        /// The tool.
+        tool: &'static str,
+        /// Why.
+        source: InstallError,
+    },
+    /// The descriptions could not be made.
+    #[error("could not describe the terminals: {why}")]
+    Terminfo {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a repair works with.
+pub struct Workshop<'a> {
+    /// The surroundings.
+    pub env: &'a Env,
+    /// The user's directories.
+    pub dirs: &'a Dirs,
+    /// The machine.
+    pub host: &'a Host,
+    /// Where builds come from.
+    pub source: &'a Source,
+    /// Who is told of a download.
+    pub progress: &'a dyn Progress,
+}
+
+impl Workshop<'_> {
+    /// Makes a repair.
+    pub async fn make(&self, repair: &Repair) -> Result<(), RepairError> {
+        match repair {
+            Repair::Install { id, version } => self.install(*id, version).await,
+            Repair::Private(path) => make_private(path),
+            Repair::MakeDir(path) => files::private_dir(path).map_err(failed(path)),
+            Repair::StaleSocket { socket, lock } => remove_socket(socket, lock),
+            Repair::Litter(id) => {
+                let store = Store::new(self.dirs);
+                let cleared = store.clear_litter(*id);
+                cleared
+                    .map(drop)
+                    .map_err(|source| RepairError::Install { tool: id.as_str(), source })
+            }
+            Repair::Terminfo => terminfo::make(self.env)
+                .await
+                .map(drop)
+                .map_err(|why| RepairError::Terminfo { why }),
+            Repair::Claude { file, onboarding, trust } => {
+                merge(file, *onboarding, trust.as_deref())
+            }
+        }
+    }
+
+    async fn install(&self, id: ToolId, version: &str) -> Result<(), RepairError> {
+        let pin = id.data().pin_for(self.host, Some(version)).map_err(|error| {
+            RepairError::LeftAlone { path: id.as_str().into(), why: error.to_string() }
+        })?;
+        let store = Store::new(self.dirs);
+        let done = install(self.env, id, pin, &store, self.source, self.progress).await;
+        done.map(drop).map_err(|source| RepairError::Install { tool: id.as_str(), source })
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> RepairError {
+    move |source| RepairError::File { path: path.to_path_buf(), source }
+}
+
+/// Only of what is ours, and never through a link.
+fn make_private(path: &Path) -> Result<(), RepairError> {
+    let meta = fs::symlink_metadata(path).map_err(failed(path))?;
+    if meta.is_symlink() || meta.uid() != rustix::process::geteuid().as_raw() {
+        let why = "is a link, or belongs to somebody else".to_owned();
+        return Err(RepairError::LeftAlone { path: path.to_path_buf(), why });
+    }
+    let mode = PermissionsExt::from_mode(meta.mode() & 0o700);
+    fs::set_permissions(path, mode).map_err(failed(path))
+}
+
+fn remove_socket(socket: &Path, lock: &Path) -> Result<(), RepairError> {
+    let _lock = LockFile::try_acquire(lock).map_err(|error| RepairError::LeftAlone {
+        path: socket.to_path_buf(),
+        why: format!("may be in use: {}", chain(&error)),
+    })?;
+    fs::remove_file(socket).map_err(failed(socket))
+}
+
+/// Sets the answers in Claude Code's file and leaves everything else in it as
+/// it is. One that cannot be understood is left alone.
+fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), RepairError> {
+    // A link to the file stays one.
+    let file = &fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf());
+    let left_alone = |why: String| RepairError::LeftAlone { path: file.clone(), why };
+    let before = match fs::read(file) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(file)(error)),
+    };
+    let text = before.as_deref().unwrap_or(b"{}");
+    let mut root: Map<String, Value> = serde_json::from_slice(text)
+        .map_err(|error| left_alone(format!("is not a JSON object ({error})")))?;
+    if onboarding {
+        root.insert("hasCompletedOnboarding".to_owned(), Value::Bool(true));
+    }
+    if let Some(dir) = trust {
+        let projects = root.entry("projects").or_insert_with(|| Value::Object(Map::new()));
+        let project = projects
+            .as_object_mut()
+            .map(|all| {
+                all.entry(dir.to_string_lossy().into_owned())
+                    .or_insert_with(|| Value::Object(Map::new()))
+            })
+            .and_then(Value::as_object_mut)
+            .ok_or_else(|| left_alone("has an unknown form".to_owned()))?;
+        project.insert("hasTrustDialogAccepted".to_owned(), Value::Bool(true));
+    }
+    let after = serde_json::to_vec_pretty(&root).map_err(|error| left_alone(error.to_string()))?;
+    // Claude Code writes it too: nothing of what it wrote meanwhile is lost.
+    if fs::read(file).ok() != before {
+        return Err(left_alone("was changed at the same moment".to_owned()));
+    }
+    if let Some(dir) = file.parent() {
+        files::private_dir(dir).map_err(failed(dir))?;
+    }
+    atomic::write(file, &after).map_err(failed(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_added_and_everything_else_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(".claude.json");
+        fs::write(&file, r#"{"a":[1,2.5],"projects":{"/x":{"n":1}}}"#).unwrap();
+        merge(&file, true, Some(Path::new("/x"))).unwrap();
+        let value: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        assert_eq!(
+            value,
+            serde_json::json!({
+                "a": [1, 2.5],
+                "hasCompletedOnboarding": true,
+                "projects": {"/x": {"n": 1, "hasTrustDialogAccepted": true}},
+            })
+        );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_understood_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(".claude.json");
+        for text in ["{\"a\":", "[]", r#"{"projects":3}"#] {
+            fs::write(&file, text).unwrap();
+            merge(&file, true, Some(Path::new("/x"))).unwrap_err();
+            assert_eq!(fs::read(&file).unwrap(), text.as_bytes());
+        }
+        fs::remove_file(&file).unwrap();
+        merge(&file, true, None).unwrap();
+        assert!(file.exists());
+    }
+}

@@ -1,0 +1,359 @@
+//! The doctor's checks of host and project, and what `--fix` does about them.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use the_loop::core::config::Tools;
+use the_loop::doctor::install::Progress;
+use the_loop::doctor::install::source::Source;
+use the_loop::doctor::{Needs, Project, Request, ToolId, check_up, examine, offer_installs};
+
+use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text};
+use crate::install_faults::may_mount;
+use crate::support::{eventually, tmux_path};
+
+/// Writes a configuration for the place's home. Gives its path.
+fn configure(place: &Place, content: &str) -> PathBuf {
+    let dir = place.path("home/.the-loop");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("config.yaml"), content).unwrap();
+    dir.join("config.yaml")
+}
+
+fn doctor(place: &Place, args: &[&str]) -> Value {
+    let args = [&["doctor", "--json"], args].concat();
+    json(&place.run(SYSTEM, &args, &[]))
+}
+
+fn severity<'a>(report: &'a Value, id: &str) -> &'a str {
+    finding(report, id)["severity"].as_str().unwrap()
+}
+
+fn chmod(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+const DEMO: &str = "routing:\n  runner: tmux\n  defaultHarness: demo\n";
+
+#[test]
+fn a_broken_configuration_is_a_finding_and_everything_else_is_still_checked() {
+    let place = Place::new();
+    configure(&place, "routing:\n  runer: tmux\n");
+    let output = place.run(SYSTEM, &["doctor", "--json"], &[]);
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(1));
+    let fault = finding(&report, "config.valid");
+    assert_eq!(fault["severity"], "error");
+    let told = fault.to_string();
+    assert!(told.contains("runer") && told.contains("runner") && told.contains('^'), "{told}");
+    finding(&report, "tmux.found");
+    let shown = text(&place.run(SYSTEM, &["doctor"], &[]).stdout);
+    assert!(shown.contains("runer: tmux"), "{shown}");
+}
+
+#[test]
+fn the_configuration_says_what_is_needed_and_which_binary_is_meant() {
+    let place = Place::new();
+    configure(&place, &format!("{DEMO}tools:\n  tmux:\n    path: /nowhere/tmux\n"));
+    let report = doctor(&place, &[]);
+    assert_eq!(severity(&report, "config.valid"), "ok");
+    let missing = finding(&report, "tmux.found");
+    assert_eq!(missing["severity"], "error");
+    assert!(missing["what"].as_str().unwrap().contains("/nowhere/tmux"), "{missing}");
+    assert_eq!(report["exitCode"], 1);
+}
+
+#[test]
+fn a_check_can_be_made_alone_and_an_unknown_one_is_a_usage_error() {
+    let place = Place::new();
+    let report = doctor(&place, &["--only", "git,locale.utf8"]);
+    let ids: Vec<_> = report["findings"].as_array().unwrap().iter().map(|f| &f["id"]).collect();
+    assert_eq!(ids, ["git.found", "locale.utf8"]);
+    for args in [
+        &["doctor", "--only", "nothing"][..],
+        &["doctor", "--dry-run"],
+        &["doctor", "--list", "--fix"],
+        &["doctor", "--install", "ttyd", "--for", "web"],
+    ] {
+        let output = place.run(SYSTEM, args, &[]);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+    }
+    let list = text(&place.run(SYSTEM, &["doctor", "--list-checks"], &[]).stdout);
+    assert!(list.contains("tmux.paste") && list.lines().all(|line| line.len() <= 80), "{list}");
+}
+
+#[test]
+fn a_busy_port_and_a_missing_secret_are_told_before_the_start() {
+    let place = Place::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let secret = place.path("home/secret");
+    let config = format!(
+        "{DEMO}webhooks:\n  ghWebhook:\n    port: {port}\n    secretFile: {}\n",
+        secret.display()
+    );
+    configure(&place, &config);
+    let report = doctor(&place, &["--only", "port,secret"]);
+    assert_eq!(severity(&report, "port.free"), "error");
+    assert_eq!(severity(&report, "secret.there"), "error");
+    drop(listener);
+    std::fs::write(&secret, "s3cret").unwrap();
+    chmod(&secret, 0o644);
+    let report = doctor(&place, &["--only", "port,secret", "--fix", "--dry-run"]);
+    assert_eq!(severity(&report, "port.free"), "ok");
+    assert_eq!(severity(&report, "secret.there"), "error");
+    assert_eq!(mode(&secret), 0o644, "a dry run changes nothing");
+    let report = doctor(&place, &["--only", "secret", "--fix"]);
+    assert_eq!(severity(&report, "secret.there"), "ok");
+    assert_eq!(mode(&secret), 0o600);
+    assert!(!report.to_string().contains("s3cret"));
+}
+
+#[test]
+fn state_that_others_may_use_is_put_right() {
+    let place = Place::new();
+    let state = place.path("home/own");
+    configure(&place, &format!("{DEMO}state:\n  dir: {}\n", state.display()));
+    std::fs::create_dir(&state).unwrap();
+    chmod(&state, 0o755);
+    let key = state.join("own-voice.key");
+    std::fs::write(&key, "k").unwrap();
+    chmod(&key, 0o644);
+    let socket = state.join("control.sock");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let work = place.path("home/data/tools/tmux/.work-dead");
+    std::fs::create_dir_all(&work).unwrap();
+    let report = doctor(&place, &["--only", "state,tools"]);
+    assert_eq!(severity(&report, "state.modes"), "warning");
+    assert_eq!(severity(&report, "state.locks"), "note");
+    assert_eq!(severity(&report, "tools.litter"), "note");
+    let output = place.run(SYSTEM, &["doctor", "--only", "state,tools", "--fix", "--json"], &[]);
+    let said = text(&output.stderr);
+    assert!(said.contains("fixing: take the permissions of others from "), "{said}");
+    let report = json(&output);
+    for id in ["state.modes", "state.locks", "tools.litter"] {
+        assert_eq!(severity(&report, id), "ok", "{report:#}");
+    }
+    assert_eq!((mode(&state), mode(&key)), (0o700, 0o600));
+    assert!(!socket.exists() && !work.exists());
+}
+
+#[test]
+fn what_would_stop_an_unattended_agent_is_shown_and_then_put_right() {
+    let place = Place::new();
+    configure(&place, "routing:\n  runner: process\n");
+    let file = place.path("home/.claude.json");
+    std::fs::write(&file, "{\"theme\": \"dark\"}").unwrap();
+    let only = ["--only", "claude.onboarding,claude.trust"];
+    let report = doctor(&place, &only);
+    assert_eq!(severity(&report, "claude.onboarding"), "warning");
+    assert_eq!(severity(&report, "claude.trust"), "warning");
+    let args = [&["doctor", "--fix"], &only[..]].concat();
+    let output = place.run(SYSTEM, &args, &[]);
+    assert!(text(&output.stderr).contains("set hasCompletedOnboarding: true in "));
+    let report = doctor(&place, &only);
+    assert_eq!(severity(&report, "claude.onboarding"), "ok");
+    assert_eq!(severity(&report, "claude.trust"), "ok");
+    let merged: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(merged["theme"], "dark");
+
+    std::fs::write(&file, "{broken").unwrap();
+    place.run(SYSTEM, &args, &[]);
+    assert_eq!(std::fs::read(&file).unwrap(), b"{broken");
+}
+
+#[test]
+fn a_needed_tool_is_installed_by_fix() {
+    let place = Place::new();
+    let folder = test_tool("ttyd");
+    let folder = folder.parent().unwrap().to_str().unwrap();
+    let args = ["doctor", "--for", "web", "--fix", "--offline", folder, "--only", "ttyd", "--json"];
+    let report = json(&place.run("/usr/bin:/bin", &args, &[]));
+    assert_eq!(report["tools"][0]["origin"], "managed", "{report:#}");
+    assert_eq!(report["exitCode"], 0);
+}
+
+struct Said(std::sync::Mutex<String>);
+
+impl Progress for Said {
+    fn say(&self, text: &str) {
+        self.0.lock().unwrap().push_str(text);
+    }
+}
+
+#[tokio::test]
+async fn a_set_up_is_offered_the_installs_and_is_silent_when_all_is_well() {
+    let place = Place::new();
+    let (env, dirs) = (place.env("/usr/bin:/bin"), place.dirs("/usr/bin:/bin"));
+    let needs = Needs { web: true, ..Needs::default() };
+    let (tools, project) = (Tools::default(), Project::default());
+    let request = Request {
+        env: &env,
+        dirs: &dirs,
+        tools: &tools,
+        needs: &needs,
+        project: &project,
+        only: &[],
+    };
+    let source = Source::Folder(test_tool("ttyd").parent().unwrap().to_path_buf());
+    let said = Said(std::sync::Mutex::default());
+    assert!(!offer_installs(&request, &source, &said, &mut |_| false).await);
+    let mut asked = Vec::new();
+    let mut yes = |question: &str| {
+        asked.push(question.to_owned());
+        true
+    };
+    assert!(offer_installs(&request, &source, &said, &mut yes).await);
+    assert_eq!(asked, ["Install ttyd 1.7.7 into a directory of the-loop's own?"]);
+    assert!(said.0.lock().unwrap().contains("ttyd was not found"));
+    let quiet = Said(std::sync::Mutex::default());
+    assert!(offer_installs(&request, &source, &quiet, &mut |_| panic!("nothing to ask")).await);
+    assert_eq!(*quiet.0.lock().unwrap(), "");
+}
+
+#[test]
+fn an_entry_of_path_that_everybody_may_write_to_is_ignored_and_said() {
+    let place = Place::new();
+    place.put("tmux", 0o755, b"#!/bin/sh\necho tmux 3.9\n");
+    chmod(&place.path("bin"), 0o777);
+    let report = json(&place.run("BIN:rel", &["doctor", "--for", "tmux", "--json"], &[]));
+    let told = finding(&report, "path.entries");
+    assert_eq!(told["severity"], "warning");
+    assert_eq!(told["evidence"].as_array().unwrap().len(), 2, "{told}");
+    assert_eq!(severity(&report, "tmux.found"), "error");
+}
+
+#[test]
+fn a_socket_directory_that_tmux_refuses_is_named_and_put_right() {
+    let place = Place::new();
+    let user = rustix::process::getuid().as_raw();
+    let dir = place.path("tmp").join(format!("tmux-{user}"));
+    std::fs::create_dir(&dir).unwrap();
+    chmod(&dir, 0o755);
+    let args = ["--for", "tmux", "--only", "tmux.socketDir"];
+    assert_eq!(severity(&doctor(&place, &args), "tmux.socketDir"), "error");
+    let fixed = doctor(&place, &[&args[..], &["--fix"]].concat());
+    assert_eq!(severity(&fixed, "tmux.socketDir"), "ok");
+    assert_eq!(mode(&dir), 0o700);
+}
+
+#[tokio::test]
+async fn a_running_server_of_another_group_is_attached_to_with_its_own_binary() {
+    let place = Place::new();
+    let own = std::process::Command::new(tmux_path()).arg("-V").output().unwrap();
+    if !text(&own.stdout).starts_with("tmux 3.3") {
+        eprintln!("skipped: the tmux of this host is of the same group");
+        return;
+    }
+    let socket = place.path("s");
+    let new = test_tool("tmux-3.6a");
+    let run = |program: &Path, args: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        command.args(["-f", "/dev/null", "-S"]).arg(&socket).args(args).output().unwrap()
+    };
+    assert!(run(&new, &["new-session", "-d", "-s", "x", "cat"]).status.success());
+    let project = Project { tmux_socket: Some(socket.clone()), ..Project::default() };
+    let (env, dirs) = (place.env(SYSTEM), place.dirs(SYSTEM));
+    let (tools, needs) = (Tools::default(), Needs::default());
+    let only = ["tmux".to_owned()];
+    let report = check_up(&Request {
+        env: &env,
+        dirs: &dirs,
+        tools: &tools,
+        needs: &needs,
+        project: &project,
+        only: &only,
+    })
+    .await;
+    let skew = report.findings().iter().find(|found| found.id == "tmux.skew").unwrap();
+    let ours = report.tool(ToolId::Tmux).unwrap().clone();
+    let client = the_loop::doctor::client_for(ours.clone(), &env, Some(&socket)).await;
+    let listed = client
+        .invocation()
+        .arg("-S")
+        .arg(&socket)
+        .args(["list-sessions", "-F", "#{session_name}"])
+        .run_ok()
+        .await;
+    run(&new, &["kill-server"]);
+    assert!(skew.what.contains("does not understand it"), "{skew:?}");
+    let command = &skew.remedy.as_ref().unwrap().commands[0];
+    assert!(command.contains(new.to_str().unwrap()), "{command}");
+    assert_eq!(listed.unwrap().stdout_text(), "x\n");
+    // Without a server there is nothing to fit.
+    eventually("the server is gone", async || {
+        let same = the_loop::doctor::client_for(ours.clone(), &env, Some(&socket)).await;
+        (same.path() == ours.path()).then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn a_report_for_a_bug_holds_no_name_and_no_secret() {
+    let place = Place::new();
+    configure(&place, "routing:\n  authorizedUsers: [mallory7]\n  repositories: [octo/hidden]\n");
+    let more = [("USER", "alice77"), ("THE_LOOP_GH_WEBHOOK_SECRET", "s3cret-s3cret")];
+    let output = place.run(SYSTEM, &["doctor", "--report"], &more);
+    let said = text(&output.stdout);
+    let home = place.path("home");
+    for hidden in ["alice77", "s3cret-s3cret", "mallory7", "octo/hidden", home.to_str().unwrap()] {
+        assert!(!said.contains(hidden), "{hidden}: {said}");
+    }
+    assert!(said.contains("1 users, 1 repositories") && said.contains("tmux"), "{said}");
+}
+
+#[test]
+fn a_host_without_terminal_descriptions_gets_private_ones() {
+    let script = "set -e
+        for dir in /etc/terminfo /lib/terminfo /usr/share/terminfo /usr/lib/terminfo; do
+          if [ -d $dir ]; then mount -t tmpfs x $dir; fi
+        done
+        exec \"$@\"";
+    let place = Place::new();
+    let run = |args: &[&str]| {
+        std::process::Command::new("unshare")
+            .args(["-rm", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_the-loop"), "doctor"])
+            .args(args)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", place.path("home"))
+            .env("THE_LOOP_HOME", place.path("home"))
+            .current_dir(place.path("home"))
+            .output()
+            .unwrap()
+    };
+    if !may_mount() || !Path::new("/usr/bin/tic").exists() {
+        return;
+    }
+    let only = ["--only", "terminal.descriptions", "--for", "tmux", "--json"];
+    assert_eq!(severity(&json(&run(&only)), "terminal.descriptions"), "warning");
+    let fixed = json(&run(&[&only[..], &["--fix"]].concat()));
+    assert_eq!(severity(&fixed, "terminal.descriptions"), "ok", "{fixed:#}");
+    assert!(place.path("home/data/terminfo/x/xterm-256color").is_file());
+}
+
+/// A tool that is there and does not work, for each tool: its own finding.
+#[tokio::test]
+async fn a_shim_with_nothing_behind_it_and_a_broken_ttyd_are_told_apart() {
+    for (tool, body, id, said) in [
+        (ToolId::Claude, "#!/bin/sh\nexec /gone/node \"$@\"\n", "claude.runs", "exit code 127"),
+        (ToolId::Claude, "#!/gone/node\n", "claude.runs", "needs `/gone/node`"),
+        (ToolId::Git, "#!/bin/sh\necho 'xcrun: error' >&2; exit 1\n", "git.runs", "exit code 1"),
+        (ToolId::Ttyd, "#!/bin/sh\necho ttyd 1.6.3\n", "ttyd.version", "1.7.4 or newer"),
+        (ToolId::Ttyd, "#!/bin/sh\necho ttyd 1.7.7\n", "ttyd.serves", "did not answer"),
+    ] {
+        let place = Place::new();
+        place.put(tool.as_str(), 0o755, body.as_bytes());
+        let (env, dirs) = (place.env("BIN"), place.dirs("BIN"));
+        let report = examine(&env, &dirs, &Tools::default(), &Needs::default()).await;
+        let found = report.findings().iter().find(|found| found.id == id);
+        assert!(found.is_some_and(|found| found.what.contains(said)), "{id}: {found:?}");
+        assert!(found.unwrap().remedy.is_some(), "{id}");
+        place.assert_clean();
+    }
+}
