@@ -140,6 +140,8 @@ impl Config {
         let (ours, theirs) = (&mut self.routing, &running.routing);
         ours.runner = theirs.runner;
         ours.max_concurrent_dispatches = theirs.max_concurrent_dispatches;
+        ours.prompt_template.clone_from(&theirs.prompt_template);
+        ours.spawn_prompt_template.clone_from(&theirs.spawn_prompt_template);
         ours.tmux.socket.clone_from(&theirs.tmux.socket);
         ours.web_terminal.clone_from(&theirs.web_terminal);
         self.webhooks.clone_from(&running.webhooks);
