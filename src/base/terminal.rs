@@ -50,6 +50,14 @@ impl Printer {
     }
 }
 
+/// A text cut to a width, with a mark where it was cut.
+pub fn fit(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// A table for people: columns as wide as their content, the last one cut so
 /// that a line fits `width`.
 pub fn table(head: &[&str], rows: &[Vec<String>], width: usize) -> String {
@@ -71,8 +79,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>], width: usize) -> String {
             let pad = widths.get(column).copied().unwrap_or(0);
             let _ = write!(line, "{cell:<pad$}  ");
         }
-        let line: String = line.trim_end().chars().take(width).collect();
-        out.push_str(line.trim_end());
+        out.push_str(&fit(line.trim_end(), width));
         out.push('\n');
     }
     out
@@ -85,6 +92,6 @@ mod tests {
     #[test]
     fn columns_align_and_a_line_fits() {
         let rows = vec![vec!["a".into(), "long cell".into()], vec!["bbb".into(), "x".into()]];
-        assert_eq!(table(&["id", "text"], &rows, 12), "id   text\na    long ce\nbbb  x\n");
+        assert_eq!(table(&["id", "text"], &rows, 12), "id   text\na    long c…\nbbb  x\n");
     }
 }

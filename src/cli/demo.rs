@@ -10,12 +10,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::base::failure::Failure;
+use crate::base::terminal::fit;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::doctor::{self, Needs};
 use stage::Stage;
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
+/// The exit code of a program whose terminal was closed.
+const HUNG_UP: u8 = 129;
 /// The exit code of a program that was asked to end.
 const TERMINATED: u8 = 143;
 /// How long each step of the demo may take.
@@ -42,12 +45,14 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         let failed = |error| Failure::failed("could not watch for signals").because(error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
         let mut stage = None;
         // The signals first: one that comes early must find its branch.
         let result = tokio::select! {
             biased;
             _ = interrupt.recv() => Ok(Played::Interrupted(INTERRUPTED)),
             _ = terminate.recv() => Ok(Played::Interrupted(TERMINATED)),
+            _ = hangup.recv() => Ok(Played::Interrupted(HUNG_UP)),
             result = Box::pin(play(context, args, &mut stage)) => result.map(|()| Played::ToTheEnd),
         };
         let kept = args.keep && matches!(result, Ok(Played::ToTheEnd));
@@ -143,6 +148,6 @@ fn say(context: &Context, text: &str) {
 
 fn show(context: &Context, text: &str) {
     for line in text.lines() {
-        say(context, &format!("  | {}", line.chars().take(75).collect::<String>()));
+        say(context, &format!("  | {}", fit(line, 75)));
     }
 }

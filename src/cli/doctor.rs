@@ -28,6 +28,8 @@ use managed::Wanted;
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
+/// The exit code of a program whose terminal was closed.
+const HUNG_UP: u8 = 129;
 /// The exit code of a program that was asked to end.
 const TERMINATED: u8 = 143;
 
@@ -150,9 +152,16 @@ async fn interrupted() -> u8 {
             Err(_) => std::future::pending().await,
         }
     };
+    let hung_up = async {
+        match signal(SignalKind::hangup()) {
+            Ok(mut signal) => signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
     tokio::select! {
         _ = tokio::signal::ctrl_c() => INTERRUPTED,
         _ = terminated => TERMINATED,
+        _ = hung_up => HUNG_UP,
     }
 }
 

@@ -20,6 +20,7 @@ use super::setup::Loaded;
 use super::tools;
 use crate::base::failure::Failure;
 use crate::base::ids::Slug;
+use crate::base::terminal::fit;
 use crate::base::text::visible;
 use crate::core::harness::Harness;
 use crate::core::inject::screen::{Activity, InputBox, Screen};
@@ -192,14 +193,6 @@ fn resolve(loaded: &Loaded, item: &str) -> Result<(Slug, SessionRecord), Failure
 fn broken_line(broken: &Broken) -> String {
     let path = visible(&broken.path.display().to_string());
     format!("warning: a session's entry cannot be read: {}\n  `{path}`", broken.why)
-}
-
-/// A text cut to a width, with a mark where it was cut.
-fn fit(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// How long ago something was: `5s`, `3m`, `2h`, `9d`.

@@ -19,7 +19,7 @@ pub(crate) fn server_of(tool: Tool, config: &Config, paths: &StatePaths) -> Tmux
         None if tool.origin() == Origin::Managed => Server::Socket(paths.tmux_socket()),
         None => Server::Default,
     };
-    Tmux::new(tool, server)
+    Tmux::new(tool, server, paths.instance())
 }
 
 /// The server of the sessions, for a command that looks at them.
@@ -38,5 +38,5 @@ pub(crate) async fn tmux(context: &Context, loaded: &Loaded) -> Result<Tmux, Fai
     let server = server_of(tool.clone(), &loaded.config, &loaded.paths).server().clone();
     // A server of another version group is talked to by its own binary.
     let client = doctor::client_for(tool, &context.env, socket).await;
-    Ok(Tmux::new(client, server))
+    Ok(Tmux::new(client, server, loaded.paths.instance()))
 }

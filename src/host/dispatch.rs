@@ -2,6 +2,7 @@
 //! back. One loop, one event at a time.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,8 @@ use crate::state::inbox::{Inbox, Step};
 
 use super::runner::Runners;
 
+/// How long after a failure of the inbox it is tried again.
+const RECORD_AGAIN: Duration = Duration::from_secs(1);
 /// How many events may wait for the loop; what does not fit waits with its sender.
 const BACKLOG: usize = 1024;
 
@@ -81,15 +84,19 @@ impl Driver {
                 self.call_off.remove(slug);
             }
             let commands = self.machine.handle(input);
-            self.record(&commands).await;
+            if !self.record(&commands).await {
+                return;
+            }
             for command in commands {
                 self.execute(command);
             }
         }
     }
 
-    /// Puts down what became of deliveries, before anything new begins.
-    async fn record(&self, commands: &[Command]) {
+    /// Puts down what became of deliveries, before anything new begins. A disk
+    /// that is full, or a lock, is waited for: what is not put down would be lost
+    /// from here on. `false` when the receiver ends first.
+    async fn record(&self, commands: &[Command]) -> bool {
         let steps: Vec<_> = commands
             .iter()
             .filter_map(|command| match command {
@@ -104,11 +111,24 @@ impl Driver {
             })
             .collect();
         if steps.is_empty() {
-            return;
+            return true;
         }
-        if let Err(error) = self.inbox.record(steps).await {
-            // The agent's own record still proves what it took: the next start finds it.
-            tracing::error!(error = %chain(&error), "could not record what became of a delivery");
+        loop {
+            match self.inbox.record(steps.clone()).await {
+                Ok(()) => return true,
+                Err(error) => {
+                    // Should the receiver end here, the agent's own record still proves
+                    // what it took, and the next start finds it.
+                    tracing::error!(error = %chain(&error), "could not record what became of a delivery");
+                    if !error.may_pass() {
+                        return true;
+                    }
+                }
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return false,
+                () = tokio::time::sleep(RECORD_AGAIN) => {}
+            }
         }
     }
 

@@ -26,6 +26,9 @@ const ITEM_OPTION: &str = "@the_loop_item";
 /// The option that holds the harness's id of the conversation.
 const CONVERSATION_OPTION: &str = "@the_loop_conversation";
 
+/// The option that holds which receiver made the session.
+const INSTANCE_OPTION: &str = "@the_loop_instance";
+
 /// Which tmux server is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Server {
@@ -40,6 +43,7 @@ pub enum Server {
 pub struct Tmux {
     tool: Tool,
     server: Server,
+    instance: String,
 }
 
 /// What a new session is made of.
@@ -76,7 +80,10 @@ pub enum TmuxError {
         pane: String,
     },
     /// A session of our name belongs to somebody else.
-    #[error("a tmux session `{name}` exists that the-loop did not make")]
+    #[error(
+        "a tmux session `{name}` exists that this receiver did not make: \
+         it is another one's, or a person's"
+    )]
     NotOurs {
         /// The session's name.
         name: String,
@@ -106,9 +113,10 @@ pub enum TmuxError {
 }
 
 impl Tmux {
-    /// The server `server`, reached through `tool`.
-    pub fn new(tool: Tool, server: Server) -> Self {
-        Self { tool, server }
+    /// The server `server`, reached through `tool`, for the sessions of the
+    /// receiver `instance`: those of another are a stranger's.
+    pub fn new(tool: Tool, server: Server, instance: String) -> Self {
+        Self { tool, server, instance }
     }
 
     /// Which server it is.
@@ -148,6 +156,7 @@ impl Tmux {
             .args([";", "set-option", "-t", &window, "detach-on-destroy", "on"])
             .args([";", "set-option", "-t", &window, ITEM_OPTION, &new.item.to_string()])
             .args([";", "set-option", "-t", &window, CONVERSATION_OPTION, new.conversation])
+            .args([";", "set-option", "-t", &window, INSTANCE_OPTION, &self.instance])
             // 3.2 makes a detached session 80x23 whatever -x and -y say.
             .args([";", "resize-window", "-t", &window])
             .args(["-x", &columns.to_string(), "-y", &lines.to_string()]);

@@ -48,6 +48,12 @@ impl StatePaths {
         Self { dir, registry, short }
     }
 
+    /// A short name for this state, told to what is made for it elsewhere: two
+    /// receivers know their tmux sessions apart by it.
+    pub fn instance(&self) -> String {
+        digest(self.dir.as_os_str().as_bytes(), 8)
+    }
+
     /// The queue of deliveries.
     pub fn inbox(&self) -> PathBuf {
         self.dir.join("inbox.db")

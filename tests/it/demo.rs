@@ -98,9 +98,11 @@ async fn it_shows_the_whole_path_and_cleans_up() {
 
 #[tokio::test]
 async fn interrupted_anywhere_it_cleans_up_too() {
-    for (word, signal, code) in
-        [("2. A receiver", Signal::INT, 130), ("3. GitHub tells", Signal::TERM, 143)]
-    {
+    for (word, signal, code) in [
+        ("2. A receiver", Signal::INT, 130),
+        ("3. GitHub tells", Signal::TERM, 143),
+        ("4. GitHub tells", Signal::HUP, 129),
+    ] {
         let mut demo = Demo::start(&[]);
         // The directory is named only once the receiver runs; find it by the process.
         demo.until(word);

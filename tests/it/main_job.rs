@@ -276,3 +276,33 @@ async fn a_half_typed_line_of_a_person_is_never_mixed_and_the_event_waits() {
     assert_eq!(taken[1], "half a thought");
     assert_eq!(count(&taken, "an event meanwhile"), 1);
 }
+
+#[tokio::test]
+async fn two_receivers_for_one_repository_do_not_share_a_session() {
+    let mut first = World::new(DEMO);
+    first.start().await;
+    first.post("s", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    first.reaches("s", "delivered").await;
+    // Another project on the same host, and the same tmux server.
+    let mut second = World::new(DEMO);
+    let text = std::fs::read_to_string(second.config()).unwrap();
+    let (own, shared) = (second.tmux.socket.display(), first.tmux.socket.display());
+    std::fs::write(second.config(), text.replace(&own.to_string(), &shared.to_string())).unwrap();
+    second.start().await;
+    second.post("t", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    let events = second.reaches("t", "failed").await;
+    assert!(events.contains("that this receiver did not make"), "{events}");
+    assert_eq!(first.taken("o+r+1").len(), 1);
+    first.post("c", "issue_comment", &payload::comment("o/r", 1, "alice", "still there?")).await;
+    first.reaches("c", "delivered").await;
+    assert_eq!(first.taken("o+r+1").len(), 2);
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_stops_nothing() {
+    let mut world = World::new(DEMO);
+    std::os::unix::fs::symlink("/dev/full", world.home.join("receiver.log")).unwrap();
+    world.start_with(&[("THE_LOOP_LOG", "trace".as_ref())]).await;
+    world.post("s", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    world.reaches("s", "delivered").await;
+}

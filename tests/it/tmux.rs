@@ -16,7 +16,7 @@ struct World {
 async fn world() -> World {
     let server = TmuxServer::new();
     let tool = tmux_tool(&env(server.dir.path())).await;
-    let tmux = Tmux::new(tool, Server::Socket(server.socket.clone()));
+    let tmux = Tmux::new(tool, Server::Socket(server.socket.clone()), "me".to_owned());
     World { server, tmux }
 }
 

@@ -82,10 +82,10 @@ impl Stage {
         atomic::write(&config, text.as_bytes()).map_err(failed)?;
         let paths = Context { config: Some(config), ..context.clone() }.load()?.paths;
         Ok(Self {
-            paths,
             program: Tool::this_program(&context.env),
             tmux_path: tmux.path().to_path_buf(),
-            tmux: Tmux::new(tmux, Server::Socket(socket)),
+            tmux: Tmux::new(tmux, Server::Socket(socket), paths.instance()),
+            paths,
             secret: hex::encode(random::bytes::<32>()),
             item: payloads::ITEM.parse().map_err(|error: crate::base::ids::InvalidId| {
                 Failure::failed("the demo's item has no name").because(error)

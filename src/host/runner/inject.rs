@@ -82,7 +82,7 @@ impl Injector<'_> {
             let (seen, backspaces) = match self.observe(began, injection.is_under_way()).await {
                 Ok(seen) => seen,
                 // What was submitted is never offered again for tmux's sake.
-                Err(_) if submitted => return Delivered::Ended(Outcome::Unproven),
+                Err(error) if submitted => return self.without_sight(&error).await,
                 Err(error) => return broken(&error),
             };
             let wait = match injection.next(&seen) {
@@ -172,6 +172,24 @@ impl Injector<'_> {
                 () = call_off.cancelled(), if called_off_at.is_none() => {}
             }
         }
+    }
+
+    /// tmux does not show the session any more. The agent's own record may still
+    /// tell what became of the text.
+    async fn without_sight(&mut self, error: &TmuxError) -> Delivered {
+        tracing::warn!(delivery = %self.delivery.id, error = %chain(error),
+            "cannot look at the session; waiting for the agent's word");
+        let deadline = Instant::now() + self.harness.profile().ack_timeout;
+        while !self.has_taken() {
+            if Instant::now() >= deadline {
+                return Delivered::Ended(Outcome::Unproven);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LATE_SIGNAL) => {}
+                () = news(&mut self.news) => {}
+            }
+        }
+        Delivered::Ended(Outcome::Accepted)
     }
 
     /// The agent is gone. What it told with its last breath still counts.

@@ -2,7 +2,7 @@
 
 use crate::base::ids::{Slug, WorkItem};
 
-use super::{CONVERSATION_OPTION, ITEM_OPTION, Tmux, TmuxError, is_absent};
+use super::{CONVERSATION_OPTION, INSTANCE_OPTION, ITEM_OPTION, Tmux, TmuxError, is_absent};
 
 /// The pane of a session of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn format() -> String {
     format!(
         "#{{pid}}|#{{session_id}}|#{{pane_id}}|#{{?pane_dead,1,0}}|#{{?pane_in_mode,1,0}}|\
          #{{pane_dead_status}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_width}}|\
-         #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}}|\
+         #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}} #{{{INSTANCE_OPTION}}}|\
          #{{s/[|]/ /:session_group}}|#{{session_name}}"
     )
 }
@@ -88,9 +88,12 @@ impl Tmux {
     pub async fn panes(&self) -> Result<Vec<Pane>, TmuxError> {
         let call = self.call().args(["list-panes", "-a", "-F", &format()]);
         match call.run_ok().await {
-            Ok(output) => {
-                Ok(output.stdout_text().lines().filter_map(parse).map(|row| row.pane).collect())
-            }
+            Ok(output) => Ok(output
+                .stdout_text()
+                .lines()
+                .filter_map(|line| parse(line, &self.instance))
+                .map(|row| row.pane)
+                .collect()),
             Err(source) if is_absent(&source) => Ok(Vec::new()),
             Err(source) => Err(TmuxError::Failed { verb: "list its panes", source }),
         }
@@ -122,7 +125,7 @@ impl Tmux {
         let (first, rest) = output.split_once('\n').ok_or_else(absent)?;
         let (clients, screen) =
             rest.split_once(&format!("{SCREEN_FOLLOWS}\n")).ok_or_else(absent)?;
-        let row = parse(first).ok_or_else(absent)?;
+        let row = parse(first, &self.instance).ok_or_else(absent)?;
         // Ids are never used again within one server, but a new server counts anew.
         if !row.pane.is_the_same_as(pane) || row.pane.name != pane.name {
             return Err(absent());
@@ -198,7 +201,9 @@ struct Row {
     columns: u16,
 }
 
-fn parse(line: &str) -> Option<Row> {
+/// One line of a listing. A session that another receiver made counts as a
+/// stranger's.
+fn parse(line: &str, instance: &str) -> Option<Row> {
     let fields: Vec<_> = line.splitn(FIELDS, '|').collect();
     let &[server, session, pane, dead, mode, status, x, y, width, clients, ours, group, name] =
         &fields[..]
@@ -206,9 +211,11 @@ fn parse(line: &str) -> Option<Row> {
         return None;
     };
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    let (item, conversation) = ours.split_once(' ')?;
+    let mut ours = ours.split(' ');
+    let (item, conversation) = (ours.next()?, ours.next()?);
+    let is_ours = ours.next().is_some_and(|made_by| made_by == instance);
     let state = match (dead, mode) {
-        ("1", _) if status.is_empty() => PaneState::Dead("a signal".to_owned()),
+        ("1", _) if status.is_empty() => PaneState::Dead("an unknown status".to_owned()),
         ("1", _) => PaneState::Dead(format!("exit code {status}")),
         (_, "1") => PaneState::CopyMode,
         _ => PaneState::Live,
@@ -221,7 +228,7 @@ fn parse(line: &str) -> Option<Row> {
             name: name.to_owned(),
             state,
             clients: clients.parse().unwrap_or(0),
-            item: some(item),
+            item: some(item).filter(|_| is_ours),
             conversation: some(conversation),
         },
         group: group.to_owned(),
@@ -236,15 +243,17 @@ mod tests {
 
     #[test]
     fn a_row_of_ours_and_rows_of_strangers() {
-        let ours = parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc||loop/o+r+1").unwrap();
+        let ours = parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc me||loop/o+r+1", "me").unwrap();
         assert_eq!(ours.pane.item.as_deref(), Some("github:o/r#1"));
         assert_eq!(ours.pane.conversation.as_deref(), Some("abc"));
         assert_eq!((ours.pane.state, ours.cursor, ours.columns), (PaneState::Live, (3, 4), 160));
-        let strange = parse("9|$2|%3|1|0|7|0|0|80|0| |g|a|b c").unwrap();
+        let strange = parse("9|$2|%3|1|0|7|0|0|80|0|  |g|a|b c", "me").unwrap();
         assert_eq!(strange.pane.name, "a|b c");
         assert_eq!(strange.pane.item, None);
         assert_eq!(strange.pane.state, PaneState::Dead("exit code 7".into()));
-        assert!(parse("nonsense").is_none());
+        let others = parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc you||loop/o+r+1", "me");
+        assert_eq!(others.unwrap().pane.item, None);
+        assert!(parse("nonsense", "me").is_none());
     }
 
     #[test]

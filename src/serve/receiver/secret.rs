@@ -26,7 +26,7 @@ pub struct Secret(Vec<u8>);
 #[non_exhaustive]
 pub enum SecretError {
     /// Neither the variable nor a file is set.
-    #[error("there is no webhook secret: `{variable}` is not set, and no `secretFile` is")]
+    #[error("`{variable}` is not set, and no `webhooks.ghWebhook.secretFile` is")]
     Missing {
         /// The variable.
         variable: String,
@@ -83,9 +83,9 @@ impl Secret {
     pub fn new(bytes: impl Into<Vec<u8>>, place: &str) -> Result<Self, SecretError> {
         let bytes = bytes.into();
         let place = || place.to_owned();
-        match bytes.len() {
+        match bytes.trim_ascii().len() {
             0 => Err(SecretError::Empty { place: place() }),
-            1..=MAX_BYTES => Ok(Self(bytes)),
+            1..=MAX_BYTES if bytes.len() <= MAX_BYTES => Ok(Self(bytes)),
             _ => Err(SecretError::TooLong { place: place() }),
         }
     }

@@ -123,6 +123,12 @@ pub enum InboxError {
 }
 
 impl InboxError {
+    /// Whether the same may work a moment later: the disk is full, the file is
+    /// locked, or the database had another trouble of its own.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::Locked { .. } | Self::Database { .. })
+    }
+
     pub(super) fn sqlite(
         path: &std::path::Path,
         doing: &'static str,
