@@ -17,6 +17,8 @@ use fs_err::os::unix::fs::OpenOptionsExt as _;
 use self::ask::{ask, words};
 use self::found::Found;
 use super::Context;
+use super::doctor::managed::Notes;
+use super::doctor::needs_of;
 use super::setup::failure;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind};
@@ -24,7 +26,8 @@ use crate::base::ids::Repo;
 use crate::base::process::shell_word;
 use crate::base::text::visible;
 use crate::core::config::{HarnessName, RunnerKind, SpawnPolicy, Starter};
-use crate::doctor::{self, Needs};
+use crate::doctor;
+use crate::doctor::install::source::Source;
 use crate::state::config_file::{self, is_there};
 use crate::state::paths::StatePaths;
 
@@ -186,18 +189,35 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     };
     next.push(format!("gh issue edit NUMBER{repo} --add-label {label}"));
 
-    let needs = Needs {
-        runner: Some(config.routing.runner),
-        harness: Some(config.routing.default_harness),
-        web: config.routing.web_terminal.enabled,
+    let request = doctor::Request {
+        env: &context.env,
+        dirs: &dirs,
+        tools: &config.tools,
+        needs: &needs_of(config),
+        project: &doctor::Project::default(),
+        only: &[],
     };
-    let report = doctor::examine(&context.env, &dirs, &config.tools, &needs).await;
-    if let Some(text) = report.errors_text() {
-        printer.note(&format!("\nThis host is not ready yet:\n{}", text.trim_end()));
+    let source = Source::choose(&context.env, None)
+        .map_err(|error| Failure::refused("tools cannot be installed").because(error))?;
+    // Without a person to ask, what is missing is said and nothing is fetched.
+    let asks = !args.yes && printer.can_ask();
+    let mut agree =
+        |question: &str| asks && ask(printer, question, "yes", read_yes).unwrap_or_default();
+    let notes = Notes::new(printer);
+    if !Box::pin(doctor::offer_installs(&request, &source, &notes, &mut agree)).await {
+        printer.note("\nThis host is not ready yet; `the-loop doctor` looks again.");
     }
     printer.note("\nNext:");
     printer.data(&next.join("\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn read_yes(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" | "y" => Ok(true),
+        "no" | "n" => Ok(false),
+        _ => Err("it is `yes` or `no`".to_owned()),
+    }
 }
 
 /// What the configuration is to say: what is given, what is found, and answers.

@@ -9,8 +9,8 @@ use crate::base::clock::Clock;
 use crate::serve::control;
 use crate::state::inbox::{Inbox, LocalMessage};
 
-/// The longest text, in bytes.
-const LIMIT: u64 = 1 << 20;
+/// The longest text, in bytes: what a prompt has room for.
+const LIMIT: u64 = 14 << 10;
 
 /// Send a text to a session, through its queue
 ///
@@ -18,7 +18,7 @@ const LIMIT: u64 = 1 << 20;
 /// ready for it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  the-loop sessions send 15 'Please also update the docs'\n  \
-                        git diff | the-loop sessions send 15 -")]
+                        git diff --stat | the-loop sessions send 15 -")]
 pub(super) struct Args {
     /// The session: `15`, `owner/repo#15`, a URL or the slug
     item: String,
@@ -64,12 +64,16 @@ fn text(context: &Context, args: &Args) -> Result<String, Failure> {
     let read = match (&args.text, &args.file) {
         (_, Some(file)) => fs_err::File::open(context.env.cwd().join(file))
             .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes)),
-        (Some(text), None) if text != "-" => return Ok(text.clone()),
+        (Some(text), None) if text != "-" => {
+            bytes.extend_from_slice(text.as_bytes());
+            Ok(bytes.len())
+        }
         _ => std::io::stdin().lock().take(LIMIT + 1).read_to_end(&mut bytes),
     };
     read.map_err(|error| Failure::failed("could not read the text").because(error))?;
     if bytes.len() as u64 > LIMIT {
-        return Err(Failure::refused("the text is longer than 1 MiB"));
+        return Err(Failure::refused("the text is longer than 14 KiB")
+            .hint("put it into a file of the project and send the file's name"));
     }
     String::from_utf8(bytes).map_err(|_| Failure::refused("the text is not UTF-8"))
 }
