@@ -306,3 +306,17 @@ async fn a_log_that_cannot_be_written_stops_nothing() {
     world.post("s", "issues", &payload::labeled("o/r", 1, "alice")).await;
     world.reaches("s", "delivered").await;
 }
+
+#[tokio::test]
+async fn a_server_whose_socket_was_taken_away_is_reached_again() {
+    let mut world = World::new(DEMO);
+    world.start().await;
+    world.post("s", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    world.reaches("s", "delivered").await;
+    let server = world.tmux.run(&["display-message", "-p", "#{pid}"]);
+    std::fs::remove_file(&world.tmux.socket).unwrap();
+    world.post("c", "issue_comment", &payload::comment("o/r", 1, "alice", "still there?")).await;
+    world.reaches("c", "delivered").await;
+    assert_eq!(world.taken("o+r+1").len(), 2);
+    assert_eq!(world.tmux.run(&["display-message", "-p", "#{pid}"]), server, "a second server");
+}

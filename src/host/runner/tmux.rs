@@ -106,8 +106,7 @@ impl TmuxRunner {
             }
             Err(error) => return Err(failure(Reason::RegistryUnreadable, chain(&error), false)),
         };
-        let found =
-            self.parts.tmux.find(&slug.tmux_name()).await.map_err(|error| tmux_failure(&error))?;
+        let found = self.find(slug).await.map_err(|error| tmux_failure(&error))?;
         let reference = record.work_item.reference.to_string();
         match found {
             Some(pane) if pane.item.as_ref() != Some(&reference) => {
@@ -124,6 +123,21 @@ impl TmuxRunner {
                 }
                 Box::pin(self.spawn(slug, &record)).await
             }
+        }
+    }
+
+    /// The session's pane. One that was live a moment ago and is not found may
+    /// only be out of reach: a cleaner took the server's socket away. A second
+    /// agent on the same conversation would destroy its history.
+    async fn find(&self, slug: &Slug) -> Result<Option<Pane>, TmuxError> {
+        let name = slug.tmux_name();
+        let found = self.parts.tmux.find(&name).await?;
+        let known = self.live.lock().unwrap_or_else(PoisonError::into_inner).get(slug).cloned();
+        match (found, known) {
+            (None, Some(known)) if self.parts.tmux.call_back(&known.pane).await => {
+                self.parts.tmux.find(&name).await
+            }
+            (found, _) => Ok(found),
         }
     }
 

@@ -1,5 +1,9 @@
 //! Looking: which panes there are, and what one of them shows.
 
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::base::ids::{Slug, WorkItem};
 
 use super::{CONVERSATION_OPTION, INSTANCE_OPTION, ITEM_OPTION, Tmux, TmuxError, is_absent};
@@ -70,6 +74,10 @@ pub struct Look {
 /// stands on that.
 const SCREEN_FOLLOWS: &str = "the-loop: the screen";
 
+/// How often a server that was asked for its socket is tried, and how far apart.
+const CALLS: u32 = 20;
+const CALL_PAUSE: Duration = Duration::from_millis(25);
+
 /// The fields of a listing. The session's name comes last, because that of a
 /// stranger may hold anything.
 const FIELDS: usize = 13;
@@ -97,6 +105,25 @@ impl Tmux {
             Err(source) if is_absent(&source) => Ok(Vec::new()),
             Err(source) => Err(TmuxError::Failed { verb: "list its panes", source }),
         }
+    }
+
+    /// Has the server of a pane make its socket again, where it lives on without
+    /// one; `true` when it can be reached afterwards.
+    pub async fn call_back(&self, pane: &Pane) -> bool {
+        let is_tmux = fs_err::read_to_string(format!("/proc/{}/comm", pane.server))
+            .is_ok_and(|name| name.starts_with("tmux"));
+        let Some(pid) = pane.server.parse().ok().and_then(Pid::from_raw) else { return false };
+        // The signal would end any other program that has this id by now.
+        if !is_tmux || kill_process(pid, Signal::USR1).is_err() {
+            return false;
+        }
+        for _ in 0..CALLS {
+            if self.panes().await.is_ok_and(|panes| panes.iter().any(|p| p.server == pane.server)) {
+                return true;
+            }
+            tokio::time::sleep(CALL_PAUSE).await;
+        }
+        false
     }
 
     /// The first pane of the session with exactly this name.
