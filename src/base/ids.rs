@@ -289,6 +289,13 @@ impl HarnessSessionId {
         Self(parts.join("-"))
     }
 
+    /// Whether it has the form of a UUID.
+    pub fn is_uuid(&self) -> bool {
+        let parts: Vec<_> = self.0.split('-').collect();
+        parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12])
+            && parts.iter().all(|part| part.chars().all(|c| c.is_ascii_hexdigit()))
+    }
+
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -88,6 +88,24 @@ pub(super) struct Args {
     force: bool,
 }
 
+impl Args {
+    /// The answers that are given, by their flags: they are for a new file.
+    fn answers(&self) -> Vec<&'static str> {
+        [
+            ("--harness", self.harness.is_some()),
+            ("--runner", self.runner.is_some()),
+            ("--repo", !self.repo.is_empty()),
+            ("--user", !self.user.is_empty()),
+            ("--label", self.label.is_some()),
+            ("--spawn", self.spawn.is_some()),
+            ("--web", self.web),
+        ]
+        .into_iter()
+        .filter_map(|(flag, is_given)| is_given.then_some(flag))
+        .collect()
+    }
+}
+
 fn read_harness(text: &str) -> Result<HarnessName, String> {
     [HarnessName::Claude, HarnessName::Demo]
         .into_iter()
@@ -148,12 +166,25 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let shown = visible(&file.display().to_string());
     if is_there(&file) && !args.force {
         printer.note(&format!("kept     {shown} (`--force` writes a new one)"));
+        let unused = args.answers();
+        if !unused.is_empty() {
+            printer.note(&format!(
+                "warning: the file is kept, so these were not used:\n  {}\nhint: `--force` writes a new one out of them",
+                unused.join(", ")
+            ));
+        }
     } else {
         let starter = choose(context, args, &found, &dirs)?;
         write(&file, &starter.text())?;
         printer.note(&format!("written  {shown}"));
         if starter.users.is_empty() {
             printer.note("warning: no login is listed, so no person's event is acted on");
+        }
+        if starter.repositories.is_empty() {
+            printer.note(
+                "warning: no repository is listed, so every one is listened to whose deliveries\n  \
+                 carry the secret; `--force --repo HOST/OWNER/NAME` lists one",
+            );
         }
     }
     let read =
@@ -185,7 +216,7 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let label = shell_word(&config.routing.auto_execute_label);
     let repo = match &config.routing.repositories[..] {
         [repo] => format!(" --repo {repo}"),
-        _ => String::new(),
+        _ => " --repo OWNER/NAME".to_owned(),
     };
     next.push(format!("gh issue edit NUMBER{repo} --add-label {label}"));
 

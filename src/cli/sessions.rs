@@ -9,7 +9,8 @@ mod send;
 mod show;
 mod verbs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -91,11 +92,25 @@ impl Live {
             .iter()
             .filter(|(_, record)| !record.is_headless() && record.status != SessionStatus::Closed)
             .collect();
+        // Two directories are read, not a few files for each of many sessions.
+        // One that cannot be read rules nothing out.
+        let driven = Drive::named(&loaded.paths).ok();
+        let turned = Turns::named(&loaded.paths).ok();
+        let may_be = |named: &Option<HashSet<OsString>>, slug: &Slug| {
+            named.as_ref().is_none_or(|named| named.contains(OsStr::new(slug.as_str())))
+        };
         let headless: BTreeMap<_, _> = sessions
             .records
             .iter()
             .filter(|(_, record)| record.is_headless())
-            .filter_map(|(slug, record)| Some((slug.clone(), headless(loaded, slug, record)?)))
+            .filter_map(|(slug, record)| {
+                let state = if may_be(&driven, slug) || may_be(&turned, slug) {
+                    headless(loaded, slug, record)
+                } else {
+                    at_rest(record)
+                };
+                Some((slug.clone(), state?))
+            })
             .collect();
         if hosted.is_empty() {
             return Self { states: headless };
@@ -138,6 +153,11 @@ fn headless(loaded: &Loaded, slug: &Slug, record: &SessionRecord) -> Option<Stri
     if let Ok(Some(_)) = Turns::of(&loaded.paths, slug).live() {
         return Some("busy".to_owned());
     }
+    at_rest(record)
+}
+
+/// What a headless session is that nobody drives.
+fn at_rest(record: &SessionRecord) -> Option<String> {
     (record.status == SessionStatus::Active).then(|| "idle".to_owned())
 }
 

@@ -204,6 +204,14 @@ impl Harness {
         self.adapter().read_screen(screen)
     }
 
+    /// Whether it could call a conversation so: Claude Code takes UUIDs only.
+    pub fn may_call(&self, conversation: &HarnessSessionId) -> bool {
+        match self {
+            Self::Claude(_) => conversation.is_uuid(),
+            Self::Demo(_) => true,
+        }
+    }
+
     /// How a prompt is typed into it.
     pub fn profile(&self) -> DeliverProfile {
         self.adapter().profile()

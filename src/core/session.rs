@@ -116,9 +116,12 @@ pub struct SessionRecord {
     /// [`RECENT_DELIVERIES`].
     #[serde(default)]
     pub recent_deliveries: Vec<DeliveryId>,
-    /// The agent's last lines when it failed.
+    /// Why it failed: the agent's last lines, or what kept it from starting.
     #[serde(default)]
     pub failure: Option<String>,
+    /// Why it is paused, where no person did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_why: Option<String>,
     /// The failed checks that it was told of, oldest first, at most
     /// [`TOLD_CHECKS`].
     #[serde(default)]
@@ -168,6 +171,7 @@ impl SessionRecord {
             last_event_at: None,
             recent_deliveries: Vec::new(),
             failure: None,
+            paused_why: None,
             told_checks: Vec::new(),
             counted_from: None,
             last_turn: None,
@@ -228,6 +232,21 @@ impl SessionRecord {
     /// The name of its file and of its tmux session.
     pub fn slug(&self) -> Slug {
         self.work_item.reference.slug()
+    }
+
+    /// Keeps its events back; `why` where no person asked for it.
+    pub fn pause(&mut self, why: Option<String>) {
+        self.status = SessionStatus::Paused;
+        self.paused_why = why;
+    }
+
+    /// Lets its events go on, when it was paused.
+    pub fn resume(&mut self) {
+        if self.status == SessionStatus::Paused {
+            self.status = SessionStatus::Active;
+            self.paused_why = None;
+            self.failure = None;
+        }
     }
 
     /// Notes that a delivery reached the session at `at`.

@@ -241,13 +241,12 @@ impl Intake {
             }
         }
         let why = format!(
-            "paused: more than {limit} events within an hour (`routing.rateLimit`); what comes is \
+            "more than {limit} events within an hour (`routing.rateLimit`); what comes is \
              kept until it is resumed"
         );
         tracing::warn!(%item, limit, "too many events within an hour: the session is paused");
         let paused = self.registry.update(&slug, |record| {
-            record.status = SessionStatus::Paused;
-            record.failure = Some(why);
+            record.pause(Some(why));
             record.counted_from = Some(now);
         });
         if let Err(error) = paused {
@@ -259,10 +258,9 @@ impl Intake {
     fn set_paused(&self, item: &WorkItem, paused: bool) -> Result<(), String> {
         let change = |record: &mut SessionRecord| {
             if paused {
-                record.status = SessionStatus::Paused;
-            } else if record.status == SessionStatus::Paused {
-                record.status = SessionStatus::Active;
-                record.failure = None;
+                record.pause(None);
+            } else {
+                record.resume();
             }
         };
         self.registry.update(&item.slug(), change).map(drop).map_err(|error| chain(&error))

@@ -4,6 +4,8 @@
 //! `host::runner::process` makes and reads them, `the-loop launch` claims one
 //! before it becomes the agent, `the-loop view` and `sessions logs` show them.
 
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -58,6 +60,15 @@ impl Turns {
     /// The turns of a session.
     pub fn of(paths: &StatePaths, slug: &Slug) -> Self {
         Self { dir: paths.turns().join(slug.as_str()) }
+    }
+
+    /// The sessions that have a directory of turns: no other one has a turn.
+    pub fn named(paths: &StatePaths) -> io::Result<HashSet<OsString>> {
+        match fs::read_dir(paths.turns()) {
+            Ok(entries) => entries.map(|entry| Ok(entry?.file_name())).collect(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HashSet::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The turns in a directory.

@@ -46,6 +46,9 @@ struct Script {
     draft: Option<String>,
     log: Option<PathBuf>,
     prompts: Option<PathBuf>,
+    /// What a headless result says, instead of the truth.
+    says_session: Option<String>,
+    says_cost: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -297,12 +300,13 @@ impl Fake {
         }));
         self.hook("Stop", json!({ "stop_hook_active": false, "last_assistant_message": "done" }));
         self.hook("SessionEnd", json!({ "reason": "other" }));
-        let session = &self.args.session;
+        let session = self.script.says_session.as_ref().unwrap_or(&self.args.session);
+        let cost = self.script.says_cost.unwrap_or(0.0125);
         println!(
             "{}",
             json!({
                 "type": "result", "subtype": "success", "is_error": false, "duration_ms": 1234,
-                "num_turns": 1, "result": "done", "session_id": session, "total_cost_usd": 0.0125,
+                "num_turns": 1, "result": "done", "session_id": session, "total_cost_usd": cost,
             })
         );
     }

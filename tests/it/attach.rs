@@ -207,8 +207,12 @@ async fn a_paused_session_keeps_its_events_over_a_restart_and_takes_them_in_orde
         assert_eq!(prompts.len(), 3, "{prompts:?}");
         assert!(prompts[1].contains("one.") && prompts[2].contains("two."));
         let (code, _, err) = world.run(&["sessions", "resume", "1"]);
-        assert_eq!(code, 1);
-        assert!(err.contains("is not paused but active"), "{err}");
+        assert_eq!(code, 0, "{err}");
+        assert!(err.contains("o/r#1 is not paused: its events go on"), "{err}");
+        if runner == "tmux" {
+            let (_, out, _) = world.run(&["sessions", "show", "1"]);
+            assert!(out.contains("\n  view           tui\n"), "{out}");
+        }
     }
 }
 
@@ -236,6 +240,38 @@ async fn a_session_made_by_hand_takes_the_events_of_its_item_and_of_a_linked_pul
     let (code, out, _) = world.run(&["sessions", "logs", "1"]);
     assert_eq!(code, 0);
     assert!(out.contains("= done") && out.contains("(1.2 s, $0.0125)"), "{out}");
+}
+
+#[test]
+fn a_pull_request_with_a_session_of_its_own_is_not_linked_to_another() {
+    let world = world("repositories: [o/r]");
+    for item in ["o/r#50", "o/r#53"] {
+        assert_eq!(world.run(&["sessions", "register", item]).0, 0);
+    }
+    let (code, _, err) = world.run(&["sessions", "link-pr", "50", "53"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("o/r#53 has a session of its own"), "{err}");
+    let (_, out, _) = world.run(&["sessions", "show", "50", "--json"]);
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(shown["pullRequests"], json!([]));
+    let (code, _, err) = world.run(&["sessions", "link-pr", "50", "other/repo#7"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("`other/repo` is not in `routing.repositories`"), "{err}");
+    let (_, _, err) = world.run(&["sessions", "link-pr", "50", "7"]);
+    assert!(!err.contains("warning"), "{err}");
+}
+
+#[test]
+fn a_conversation_that_the_agent_could_not_have_is_not_registered() {
+    let world = world("");
+    let register = |id: &str| world.run(&["sessions", "register", "o/r#1", "--session-id", id]);
+    for id in ["abc", "0d4f3c8e-6d6c-4d6e-9d9a-1f2e3d4c5b6", "0d4f3c8e6d6c4d6e9d9a1f2e3d4c5b6a"] {
+        let (code, _, err) = register(id);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("is not a UUID"), "{err}");
+    }
+    let (code, _, err) = register("0d4f3c8e-6d6c-4d6e-9d9a-1f2e3d4c5b6a");
+    assert_eq!(code, 0, "{err}");
 }
 
 #[tokio::test]

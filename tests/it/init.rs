@@ -90,8 +90,11 @@ fn in_an_empty_folder_it_writes_what_is_given_and_invents_nothing() {
         out,
         "the-loop init --github --url https://YOUR-ADDRESS\n\
          the-loop gh-webhook start\n\
-         gh issue edit NUMBER --add-label 'the-loop: auto-execute'\n"
+         gh issue edit NUMBER --repo OWNER/NAME --add-label 'the-loop: auto-execute'\n"
     );
+    assert!(err.contains("no repository is listed, so every one is listened to"), "{err}");
+    assert!(err.contains("--repo HOST/OWNER/NAME"), "{err}");
+    assert!(err.lines().all(|line| line.chars().count() <= 80), "{err}");
     let config = place.config();
     assert_eq!(config.routing.spawn_on_unmatched, SpawnPolicy::Labeled);
     assert_eq!(config.routing.default_harness, HarnessName::Demo);
@@ -224,6 +227,10 @@ fn a_configuration_that_is_there_is_kept_and_nothing_is_done_twice() {
     let (code, _, err) = place.run(&given);
     assert!(code == 0 && err.contains("kept     "), "{err}");
     assert!(!err.contains("added    "), "{err}");
+    assert!(err.contains("so these were not used:\n  --harness, --user\n"), "{err}");
+    assert!(err.contains("hint: `--force`"), "{err}");
+    let (_, _, err) = place.run(&["init", "--yes"]);
+    assert!(!err.contains("not used"), "{err}");
     assert_eq!(tree(&place), before);
     let ignored = std::fs::read_to_string(place.dir.join(".gitignore")).unwrap();
     assert_eq!(ignored, "/target\n# Sessions of the-loop on this machine\n.the-loop/sessions/\n");

@@ -278,6 +278,10 @@ async fn every_end_of_a_turn_has_a_clear_state() {
         let (state, reason, detail) = ends(&world, &id).await;
         assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted-without-result"));
         assert!(detail.contains(said), "{detail}");
+        // The session is well: what its turn lacked is the turn's.
+        let shown = show(&world);
+        assert_eq!((&shown["status"], &shown["failure"]), (&json!("active"), &Value::Null));
+        assert_eq!(shown["lastTurn"], detail);
     }
     // One that ends before it took anything.
     script(&world, json!({ "mode": "exit-at-start", "exitCode": 3, "say": "" }));
@@ -285,7 +289,76 @@ async fn every_end_of_a_turn_has_a_clear_state() {
     let (state, reason, detail) = ends(&world, "e-1").await;
     assert_eq!((state.as_str(), reason.as_str()), ("failed", "harness-exited"), "{detail}");
     assert!(detail.contains("exit code 3"), "{detail}");
-    assert_eq!(show(&world)["status"], "failed");
+    let shown = show(&world);
+    assert_eq!(shown["status"], "failed");
+    assert!(shown["failure"].as_str().unwrap().contains("exit code 3"), "{shown}");
+    // A turn that succeeds takes the failure away.
+    script(&world, json!({}));
+    comment(&world, "e-2", "again.").await;
+    world.reaches("e-2", "delivered").await;
+    let shown = show(&world);
+    assert_eq!((&shown["status"], &shown["failure"]), (&json!("active"), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_started_says_so_and_why() {
+    let mut world = world("");
+    script(&world, json!({}));
+    let gone = world.home.join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let cwd = gone.to_str().unwrap();
+    let (code, _, err) = world.run(&["sessions", "register", "o/r#1", "--cwd", cwd]);
+    assert_eq!(code, 0, "{err}");
+    std::fs::remove_dir(&gone).unwrap();
+    world.start().await;
+    comment(&world, "c-1", "hello.").await;
+    let (state, reason, detail) = ends(&world, "c-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("failed", "start-failed"), "{detail}");
+    let shown = show(&world);
+    assert_eq!(shown["status"], "failed");
+    assert_eq!(shown["failure"], detail);
+    assert!(detail.contains("gone` is not there"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_result_names_no_conversation_and_no_price_that_cannot_be() {
+    let mut world = world("");
+    script(&world, json!({ "saysSession": "--continue.x", "saysCost": -3.5 }));
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    let before = show(&world);
+    assert_eq!(before["lastTurn"], "1.2 s, cost unknown");
+    script(&world, json!({ "saysSession": "not-a-uuid", "saysCost": 1e300 }));
+    comment(&world, "c-1", "go on.").await;
+    world.reaches("c-1", "delivered").await;
+    let after = show(&world);
+    assert_eq!(after["lastTurn"], "1.2 s, cost unknown");
+    assert_eq!(after["harnessSessionId"], before["harnessSessionId"]);
+    assert_eq!(transcripts(&world).len(), 1, "one conversation");
+}
+
+#[tokio::test]
+async fn the_reason_of_a_pause_is_not_a_failure() {
+    let mut world = world("rateLimit: 2");
+    script(&world, json!({}));
+    world.start().await;
+    label(&world, "d-1").await;
+    for n in 0..3 {
+        comment(&world, &format!("c-{n}"), "more.").await;
+    }
+    let shown = eventually("it is paused", async || {
+        let shown = show(&world);
+        (shown["status"] == "paused").then_some(shown)
+    })
+    .await;
+    assert_eq!(shown["failure"], Value::Null);
+    assert!(shown["pausedWhy"].as_str().unwrap().contains("`routing.rateLimit`"), "{shown}");
+    let (_, text, _) = world.run(&["sessions", "show", "o/r#1"]);
+    assert!(text.contains("  paused         more than 2 events"), "{text}");
+    assert!(!text.contains("failed"), "{text}");
+    assert_eq!(world.run(&["sessions", "resume", "1"]).0, 0);
+    assert_eq!(show(&world)["pausedWhy"], Value::Null);
 }
 
 #[tokio::test]

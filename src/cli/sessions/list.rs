@@ -118,6 +118,7 @@ pub(super) fn session_json(record: &SessionRecord, live: &Live) -> Value {
         "lastEventAt": record.last_event_at,
         "lastTurn": record.last_turn,
         "failure": record.failure,
+        "pausedWhy": record.paused_why,
     })
 }
 

@@ -12,6 +12,7 @@ use crate::base::clock::Clock;
 use crate::base::ids::WorkItem;
 use crate::base::text::{visible, visible_lines};
 use crate::cli::json;
+use crate::core::config::RunnerKind;
 use crate::core::session::SessionRecord;
 
 /// Show one session
@@ -59,9 +60,11 @@ fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
     let lines = [
         ("url", work_item.url.as_deref().map(visible)),
         ("state", Some(live.state(&record.slug(), record))),
+        ("paused", record.paused_why.as_deref().map(visible)),
         ("harness", Some(record.harness.as_str().to_owned())),
         ("conversation", Some(record.harness_session_id.to_string())),
         ("runner", Some(record.runner.as_str().to_owned())),
+        ("view", (record.runner == RunnerKind::Tmux).then(|| record.view.as_str().to_owned())),
         ("tmux session", record.tmux_target.clone()),
         ("tmux socket", record.tmux_socket.as_deref().map(path)),
         ("directory", Some(path(&record.cwd))),
@@ -76,7 +79,7 @@ fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
         }
     }
     if let Some(failure) = &record.failure {
-        out.push_str("  its last lines when it failed:\n");
+        out.push_str("  why it failed:\n");
         for line in visible_lines(failure).lines() {
             let _ = writeln!(out, "    {line}");
         }

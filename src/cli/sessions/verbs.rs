@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 use super::{Context, Failure, Loaded, Registry, resolve};
 use crate::base::clock::Clock;
+use crate::base::failure::Kind;
 use crate::base::ids::{HarnessSessionId, WorkItem};
 use crate::base::random;
 use crate::core::config::{HarnessName, RunnerKind};
+use crate::core::harness::Harness;
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 use crate::serve::control::{self, SessionVerb, VerbError};
 
@@ -79,10 +81,16 @@ pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<ExitCode, Fai
 /// Runs `resume`.
 pub(super) fn resume(context: &Context, args: &ResumeArgs) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
-    let item = resolve(&loaded, &args.item)?.1.work_item.reference;
+    let record = resolve(&loaded, &args.item)?.1;
+    let was_paused = record.status == SessionStatus::Paused;
+    let item = record.work_item.reference;
     let short = item.short();
     change(context, &loaded, &SessionVerb::Resume { item })?;
-    context.printer.note(&format!("{short} goes on"));
+    context.printer.note(&if was_paused {
+        format!("{short} goes on")
+    } else {
+        format!("{short} is not paused: its events go on")
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,6 +104,13 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
         Some(_) => HarnessName::Claude,
         None => routing.default_harness,
     };
+    if let Some(id) = &args.session_id
+        && !Harness::named(harness).may_call(id)
+    {
+        let name = harness.as_str();
+        let said = format!("`--session-id`: `{id}` is not a UUID, and {name} takes no other");
+        return Err(Failure::new(Kind::Usage, said));
+    }
     let cwd = match &args.cwd {
         Some(dir) => context.env.cwd().join(dir),
         None => loaded.project.join(&routing.spawn_workdir),
@@ -132,8 +147,16 @@ pub(super) fn link(context: &Context, args: &LinkArgs) -> Result<ExitCode, Failu
         _ => work_item(&args.pull_request)?,
     };
     let (short, linked) = (item.short(), pull_request.short());
+    let listed = &loaded.config.routing.repositories;
+    let is_heard = listed.is_empty() || listed.contains(&pull_request.repo);
+    let repo = pull_request.repo.clone();
     change(context, &loaded, &SessionVerb::LinkPr { item, pull_request })?;
     context.printer.note(&format!("events of {linked} go to the session of {short}"));
+    if !is_heard {
+        context.printer.note(&format!(
+            "warning: `{repo}` is not in `routing.repositories`,\n  so its events are not acted on"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -44,7 +44,14 @@ impl Starter {
         let (runner, harness, spawn) =
             (self.runner.as_str(), self.harness.as_str(), self.spawn.as_str());
         let secret_file = quoted(&self.secret_file);
-        let web = self.web;
+        // Only where it is wanted: a key that changes nothing teaches nothing.
+        let web = if self.web {
+            "\x20 webTerminal:\n\
+             \x20   # Sessions in the browser, on 127.0.0.1:7681.\n\
+             \x20   enabled: true\n"
+        } else {
+            ""
+        };
         format!(
             "# yaml-language-server: $schema={SCHEMA_URL}\n\
              # `the-loop config check` checks this file, `the-loop config show` shows every\n\
@@ -68,10 +75,7 @@ impl Starter {
              \x20 # Where sessions start, relative to the directory that holds .the-loop.\n\
              \x20 spawnWorkdir: .\n\
              \x20 # harnessArgs: {{ claude: [--model, opus] }}\n\
-             \x20 webTerminal:\n\
-             \x20   # Sessions in the browser, on 127.0.0.1:7681.\n\
-             \x20   enabled: {web}\n\
-             \n\
+             {web}\n\
              webhooks:\n\
              \x20 ghWebhook:\n\
              \x20   # Where the receiver listens; GitHub reaches it through a proxy or tunnel.\n\
@@ -145,7 +149,9 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back_as_what_was_meant() {
-        let empty = Starter { users: Vec::new(), repositories: Vec::new(), ..starter() };
+        let empty =
+            Starter { users: Vec::new(), repositories: Vec::new(), web: false, ..starter() };
+        assert!(!empty.text().contains("webTerminal"), "a key without effect");
         for starter in [starter(), empty] {
             let text = starter.text();
             assert_eq!(parse(&text, Path::new("x")), Ok(starter.config()), "{text}");

@@ -42,7 +42,11 @@ impl TurnEnd {
     /// Duration and cost, for a line: `3.2 s, $0.0123`.
     pub fn figures(&self) -> String {
         let took = self.duration_ms.map(|ms| format!("{}.{} s", ms / 1000, ms % 1000 / 100));
-        let cost = self.cost_usd.map(|cost| format!("${cost:.4}"));
+        // The agent's word: what nobody pays is not printed as a price.
+        let cost = self.cost_usd.map(|cost| match cost {
+            0.0..=1e6 => format!("${cost:.4}"),
+            _ => "cost unknown".to_owned(),
+        });
         took.into_iter().chain(cost).collect::<Vec<_>>().join(", ")
     }
 }
@@ -156,6 +160,21 @@ mod tests {
             };
             assert_eq!((end.text.as_str(), end.is_error), ("all done", false));
             assert_eq!(end.figures(), "3.2 s, $0.0123");
+        }
+    }
+
+    #[test]
+    fn a_price_that_nobody_pays_is_unknown() {
+        for (cost, said) in [
+            ("0", "$0.0000"),
+            ("1000000", "$1000000.0000"),
+            ("1000000.1", "cost unknown"),
+            ("-1", "cost unknown"),
+            ("1e300", "cost unknown"),
+        ] {
+            let line = format!(r#"{{"type":"result","total_cost_usd":{cost}}}"#);
+            let OneShotResult::Ended(end) = parse(line.as_bytes()) else { unreachable!("{line}") };
+            assert_eq!(end.figures(), said);
         }
     }
 

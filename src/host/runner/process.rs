@@ -80,6 +80,14 @@ impl ProcessRunner {
 
     /// Takes the right to drive the conversation, unless a person has it.
     pub(super) async fn start(&self, record: &SessionRecord) -> Result<Hosting, StartFailure> {
+        let started = self.take_drive(record).await;
+        if let Err(failure) = &started {
+            self.note_failed(&record.slug(), &failure.detail);
+        }
+        started
+    }
+
+    async fn take_drive(&self, record: &SessionRecord) -> Result<Hosting, StartFailure> {
         let slug = record.slug();
         let drive = Drive::of(&self.parts.paths, &slug);
         if drive.is_attached() {
@@ -151,11 +159,14 @@ impl ProcessRunner {
         drop(lock);
         match result {
             Ok(delivered) => delivered,
-            Err(detail) => Delivered::Turn {
-                state: State::Failed,
-                reason: Reason::StartFailed,
-                detail: Some(detail),
-            },
+            Err(detail) => {
+                self.note_failed(slug, &detail);
+                Delivered::Turn {
+                    state: State::Failed,
+                    reason: Reason::StartFailed,
+                    detail: Some(detail),
+                }
+            }
         }
     }
 
@@ -317,12 +328,27 @@ impl ProcessRunner {
             if let Some(conversation) = conversation {
                 record.harness_session_id = conversation;
             }
-            record.failure = (reason != Reason::Accepted)
-                .then(|| detail.unwrap_or_else(|| reason.explain()).to_owned());
-            record.last_turn = detail.map(str::to_owned);
+            // What a turn took or lacked is one thing, a session that failed another.
+            let explained = || detail.unwrap_or_else(|| reason.explain()).to_owned();
+            let failed = state == State::Failed;
+            record.failure = failed.then(explained);
+            record.last_turn = if reason == Reason::Accepted {
+                detail.map(str::to_owned)
+            } else {
+                Some(explained())
+            };
             if record.status != SessionStatus::Paused {
-                let failed = state == State::Failed;
                 record.status = if failed { SessionStatus::Failed } else { SessionStatus::Active };
+            }
+        });
+    }
+
+    /// No turn could be begun.
+    fn note_failed(&self, slug: &Slug, why: &str) {
+        self.note(slug, |record| {
+            record.failure = Some(why.to_owned());
+            if record.status != SessionStatus::Paused {
+                record.status = SessionStatus::Failed;
             }
         });
     }

@@ -31,6 +31,7 @@ use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 use crate::state::spool;
 
+use super::failure;
 use super::inject::Injector;
 use super::signals::{SignalLog, news};
 
@@ -418,10 +419,6 @@ fn progress(delivery: &QueuedDelivery, live: &Live) -> Progress {
         (State::Injecting, _) => Progress::Pasted,
         _ => Progress::None,
     }
-}
-
-fn failure(reason: Reason, detail: String, transient: bool) -> StartFailure {
-    StartFailure { reason, detail, transient }
 }
 
 fn tmux_failure(error: &TmuxError) -> StartFailure {

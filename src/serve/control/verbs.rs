@@ -67,6 +67,12 @@ pub enum VerbError {
         /// Whose it is.
         owner: Slug,
     },
+    /// The pull request has a session, which its events go to.
+    #[error("{} has a session of its own, which its events go to", pull_request.short())]
+    OwnSession {
+        /// The pull request.
+        pull_request: WorkItem,
+    },
     /// The registry failed.
     #[error("the session's entry could not be changed")]
     Registry {
@@ -83,8 +89,8 @@ pub fn apply(registry: &Registry, verb: &SessionVerb) -> Result<(), VerbError> {
             let mut was = SessionStatus::Active;
             let change = |record: &mut SessionRecord| {
                 was = record.status;
-                if record.status != SessionStatus::Closed {
-                    record.status = SessionStatus::Paused;
+                if !matches!(was, SessionStatus::Closed | SessionStatus::Paused) {
+                    record.pause(None);
                 }
             };
             registry.update(&item.slug(), change).map_err(failed)?;
@@ -97,12 +103,10 @@ pub fn apply(registry: &Registry, verb: &SessionVerb) -> Result<(), VerbError> {
             let mut was = SessionStatus::Paused;
             let change = |record: &mut SessionRecord| {
                 was = record.status;
-                if record.status == SessionStatus::Paused {
-                    record.status = SessionStatus::Active;
-                }
+                record.resume();
             };
             registry.update(&item.slug(), change).map_err(failed)?;
-            if was == SessionStatus::Paused {
+            if was.is_live() {
                 return Ok(());
             }
             Err(VerbError::NotPaused { item: item.clone(), status: was })
@@ -116,6 +120,10 @@ pub fn apply(registry: &Registry, verb: &SessionVerb) -> Result<(), VerbError> {
         }
         SessionVerb::LinkPr { item, pull_request } => {
             let slug = item.slug();
+            if registry.path(&pull_request.slug()).exists() {
+                let pull_request = pull_request.clone();
+                return Err(VerbError::OwnSession { pull_request });
+            }
             let mut records = registry.load_all().records.into_iter();
             let owner = records.find(|(other, record)| {
                 *other != slug && record.pull_requests.contains(pull_request)

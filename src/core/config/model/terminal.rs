@@ -40,6 +40,16 @@ pub enum TmuxView {
     Stream,
 }
 
+impl TmuxView {
+    /// The word as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tui => "tui",
+            Self::Stream => "stream",
+        }
+    }
+}
+
 /// `routing.tmux.deliverWhen`: when an event is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

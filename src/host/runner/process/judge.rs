@@ -83,7 +83,7 @@ pub(super) fn judge(
                 state: State::Delivered,
                 reason: Reason::Accepted,
                 detail: Some(end.figures()).filter(|figures| !figures.is_empty()),
-                conversation: end.session_id.clone(),
+                conversation: end.session_id.clone().filter(|id| harness.may_call(id)),
             };
         }
         let text = format!("the turn failed: {}", cap(&visible(end.text.trim()), LAST_WORDS));
