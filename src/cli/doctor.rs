@@ -282,7 +282,7 @@ impl Asked {
         })
         .await;
         report.push(self.about_config.clone());
-        report.keep_only(only);
+        report.narrow(only);
         report
     }
 }

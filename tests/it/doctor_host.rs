@@ -88,6 +88,31 @@ fn a_check_can_be_made_alone_and_an_unknown_one_is_a_usage_error() {
 }
 
 #[test]
+fn a_check_that_was_asked_for_is_always_answered() {
+    let place = Place::new();
+    let only = |path: &str, check: &str| {
+        let output = place.run(path, &["doctor", "--json", "--only", check], &[]);
+        (output.status.code(), json(&output))
+    };
+    // It passed.
+    let (code, report) = only(SYSTEM, "tmux.runs");
+    assert_eq!((code, severity(&report, "tmux.runs")), (Some(0), "ok"));
+    // It could not be made.
+    for check in ["port.free", "secret.there", "state.locks", "claude.trust"] {
+        let (code, report) = only(SYSTEM, check);
+        assert_eq!((code, &finding(&report, check)["checked"]), (Some(3), &Value::Bool(false)));
+    }
+    // Something stands in its way.
+    let missing = only("BIN", "tmux.paste");
+    assert_eq!((missing.0, severity(&missing.1, "tmux.found")), (Some(1), "error"));
+    place.put("tmux", 0o755, b"#!/bin/sh\nexit 3\n");
+    let (code, report) = only("BIN", "tmux.paste");
+    assert_eq!((code, severity(&report, "tmux.runs")), (Some(1), "error"));
+    let shown = text(&place.run("BIN", &["doctor", "--only", "tmux.paste"], &[]).stdout);
+    assert!(!shown.contains("nothing stands in the way"), "{shown}");
+}
+
+#[test]
 fn a_busy_port_and_a_missing_secret_are_told_before_the_start() {
     let place = Place::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
