@@ -69,6 +69,27 @@ fn the_configuration_says_what_is_needed_and_which_binary_is_meant() {
 }
 
 #[test]
+fn a_program_out_of_the_work_tree_is_refused_and_never_run() {
+    let place = Place::new();
+    let ran = place.path("ran");
+    let evil = place.path("home/tmux");
+    std::fs::write(&evil, format!("#!/bin/sh\n: > {}\necho tmux 3.3a\n", ran.display())).unwrap();
+    chmod(&evil, 0o755);
+    configure(&place, &format!("{DEMO}tools:\n  tmux:\n    path: ./tmux\n"));
+    let report = doctor(&place, &[]);
+    assert_eq!(severity(&report, "config.valid"), "error");
+    for args in [&["config", "check"][..], &["gh-webhook", "start", "--insecure-no-secret"]] {
+        let output = place.run(SYSTEM, args, &[]);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("config.yaml:6:11: `tools.tmux.path`"), "{said}");
+    }
+    assert!(!ran.exists());
+    configure(&place, &format!("{DEMO}tools:\n  tmux:\n    path: ~/tmux\n"));
+    assert!(place.run(SYSTEM, &["config", "check"], &[]).status.success());
+}
+
+#[test]
 fn a_check_can_be_made_alone_and_an_unknown_one_is_a_usage_error() {
     let place = Place::new();
     let report = doctor(&place, &["--only", "git,locale.utf8"]);
