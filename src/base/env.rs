@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn env(vars: &[(&str, &str)]) -> Env {
-        Env::fixed(vars.iter().copied(), "/work", "/bin/the-loop")
+        Env::fixed(vars.iter().copied(), "/srv", "/bin/the-loop")
     }
 
     #[test]

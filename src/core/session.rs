@@ -179,19 +179,35 @@ impl SessionRecord {
     /// Reads an entry. A tmux name other than the item's own makes it
     /// unreadable: events would reach another item's session.
     pub fn from_json(bytes: &[u8]) -> Result<Self, String> {
+        let (mut record, mut file) = Self::parse(bytes)?;
+        let known = serde_json::to_value(&record).map_err(|error| error.to_string())?;
+        if let Value::Object(known) = known {
+            remove_known(&mut file, &known);
+        }
+        record.unknown = file;
+        Ok(record)
+    }
+
+    /// The same without what this version does not know: for looking at many.
+    /// Not to be written as it is; the registry's `save` adds what the file has.
+    pub fn known_from_json(bytes: &[u8]) -> Result<Self, String> {
+        Self::parse(bytes).map(|(record, _)| record)
+    }
+
+    fn parse(bytes: &[u8]) -> Result<(Self, Map<String, Value>), String> {
         let text = |error: serde_json::Error| error.to_string();
-        let mut file: Map<String, Value> = serde_json::from_slice(bytes).map_err(text)?;
-        let mut record = Self::deserialize(Value::Object(file.clone())).map_err(text)?;
+        let file: Map<String, Value> = serde_json::from_slice(bytes).map_err(text)?;
+        let file = Value::Object(file);
+        let record = Self::deserialize(&file).map_err(text)?;
         let own = record.slug().tmux_name();
         if let Some(target) = record.tmux_target.as_deref().filter(|target| **target != own) {
             let target = crate::base::text::visible(&crate::base::text::cap(target, 120));
             return Err(format!("its tmuxTarget is `{target}`, not `{own}`"));
         }
-        if let Value::Object(known) = serde_json::to_value(&record).map_err(text)? {
-            remove_known(&mut file, &known);
+        match file {
+            Value::Object(file) => Ok((record, file)),
+            _ => Err("it is no object".to_owned()),
         }
-        record.unknown = file;
-        Ok(record)
     }
 
     /// The entry as it is written: what is known beside what is not.

@@ -49,7 +49,7 @@ impl Drive {
         // Whoever can take the lock is the only one: nobody is attached.
         let is_held =
             self.attach.exists() && matches!(self.try_attach(), Err(LockError::Held { .. }));
-        is_held || self.agent_lives()
+        is_held || self.left_behind().is_some()
     }
 
     /// Whether a turn runs that holds its lock.
@@ -57,10 +57,12 @@ impl Drive {
         self.turn.exists() && matches!(self.try_turn(), Err(LockError::Held { .. }))
     }
 
-    fn agent_lives(&self) -> bool {
+    /// The agent of a person who attached, while it lives: also when whoever
+    /// attached was killed.
+    pub fn left_behind(&self) -> Option<Mark> {
         fs_err::read(&self.agent)
             .ok()
             .and_then(|bytes| serde_json::from_slice::<Mark>(&bytes).ok())
-            .is_some_and(|mark| mark.is_alive())
+            .filter(Mark::is_alive)
     }
 }

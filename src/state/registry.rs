@@ -182,6 +182,11 @@ impl Registry {
     /// a broken entry itself.
     pub fn load_all(&self) -> Loaded {
         self.recall();
+        // Whoever may have to write them again keeps what this version does not know.
+        let parse = match self.memory {
+            Some(_) => SessionRecord::from_json,
+            None => SessionRecord::known_from_json,
+        };
         let mut loaded = Loaded::default();
         let entries = fs::read_dir(&self.dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = match entries {
@@ -205,7 +210,7 @@ impl Registry {
                 loaded.broken.push(Broken { path, slug: None, why });
                 continue;
             };
-            match read(&path, &slug) {
+            match read(&path, &slug, parse) {
                 Ok(Some(record)) => {
                     self.remember(&record);
                     loaded.records.insert(slug, record);
@@ -227,7 +232,8 @@ impl Registry {
 
     fn read(&self, slug: &Slug) -> Result<Option<SessionRecord>, RegistryError> {
         let path = self.path(slug);
-        read(&path, slug).map_err(|why| RegistryError::Unreadable { path, why })
+        read(&path, slug, SessionRecord::from_json)
+            .map_err(|why| RegistryError::Unreadable { path, why })
     }
 
     /// Writes a session's entry as a whole. Fields of the file that are not
@@ -287,7 +293,11 @@ impl Registry {
 }
 
 /// Reads an entry, or says what is wrong with it.
-fn read(path: &Path, slug: &Slug) -> Result<Option<SessionRecord>, String> {
+fn read(
+    path: &Path,
+    slug: &Slug,
+    parse: impl Fn(&[u8]) -> Result<SessionRecord, String>,
+) -> Result<Option<SessionRecord>, String> {
     // What is no plain file is not opened: a pipe would be waited for.
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
@@ -308,7 +318,7 @@ fn read(path: &Path, slug: &Slug) -> Result<Option<SessionRecord>, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err("it is larger than 1 MiB".to_owned());
     }
-    let record = SessionRecord::from_json(&bytes).map_err(|why| visible(&cap(&why, 200)))?;
+    let record = parse(&bytes).map_err(|why| visible(&cap(&why, 200)))?;
     let own = record.slug();
     if own == *slug { Ok(Some(record)) } else { Err(format!("it holds the session `{own}`")) }
 }

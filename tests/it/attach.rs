@@ -168,6 +168,14 @@ async fn a_killed_attach_holds_nothing_back_for_longer_than_its_agent_lives() {
     comment(&world, "c-1", "waits.").await;
     // The agent of the killed one still has the conversation.
     stands(&world, "c-1", "queued", "attached").await;
+    // Nobody else gets it meanwhile, and nobody ends it behind the person's back.
+    person.types(&world, "q", "sessions attach 1");
+    person.awaits("q", &format!("still runs (pid {agent})")).await;
+    person.awaits("q", "ended=1").await;
+    let (code, _, err) = world.run(&["sessions", "close", "1"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("somebody is attached"), "{err}");
+    assert!(drive.join("o+r+1.agent.json").exists());
     kill_process(Pid::from_raw(agent).unwrap(), Signal::KILL).unwrap();
     world.reaches("c-1", "delivered").await;
     assert!(has_one_branch(&transcripts(&world)[0].1));

@@ -75,7 +75,7 @@ impl Place {
         let text = format!(
             r#"{{"workItem": {{"ref": "github:octo/hello#{number}", "title": "Fix \u001b[31mit\u202e",
             "url": "https://github.com/octo/hello/issues/{number}"}}, "harness": "claude",
-            "harnessSessionId": "5e55-{number}", "cwd": "/work/hello", "status": "active",
+            "harnessSessionId": "5e55-{number}", "cwd": "/srv/hello", "status": "active",
             "createdAt": "2026-01-02T03:04:0{}Z"{more}}}"#,
             number % 10
         );

@@ -13,6 +13,7 @@ use crate::core::session::SessionRecord;
 use crate::host::pane_log;
 use crate::host::runner::end_turn;
 use crate::serve::control;
+use crate::state::drive::Drive;
 use crate::state::inbox::{Inbox, LocalMessage};
 use crate::state::turns::Turns;
 
@@ -34,6 +35,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
     let (slug, record) = resolve(&loaded, &args.item)?;
     let short = record.work_item.reference.short();
+    // The agent of a person who took a headless conversation over is theirs.
+    if Drive::of(&loaded.paths, &slug).is_attached() {
+        return Err(Failure::refused(format!("somebody is attached to {short}"))
+            .hint("leave the agent there first; `the-loop sessions list` shows `human`"));
+    }
     let message = LocalMessage { item: record.work_item.reference.clone(), text: None };
     context.block_on(async {
         if let Some(id) = control::send_local(&loaded.paths.control(), &message).await? {

@@ -92,7 +92,17 @@ async fn attach(drive: &Drive, slug: &Slug) -> Result<LockFile, Failure> {
     let mut tries = 0;
     loop {
         match drive.try_attach() {
-            Ok(lock) => return Ok(lock),
+            Ok(lock) => {
+                return match drive.left_behind() {
+                    None => Ok(lock),
+                    Some(agent) => Err(Failure::refused(format!(
+                        "the agent of somebody who attached to `{slug}` still runs (pid {})",
+                        agent.pid
+                    ))
+                    .hint("two drivers of one conversation would destroy its history")
+                    .hint(format!("end it with `kill {}`, then attach again", agent.pid))),
+                };
+            }
             Err(LockError::Held { .. }) if tries < TRIES => tries += 1,
             Err(LockError::Held { holder, .. }) => {
                 return Err(Failure::refused(format!(
