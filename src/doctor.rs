@@ -12,6 +12,7 @@ pub mod checks;
 pub mod finding;
 pub mod host;
 pub mod install;
+mod narrow;
 mod offer;
 mod path;
 mod probe;
@@ -28,7 +29,7 @@ use crate::base::env::Env;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::platform::Host;
 
-pub use checks::{Project, client_for};
+pub use checks::{Project, client_for, secret_command};
 pub use finding::{Finding, Severity};
 pub use offer::offer_installs;
 pub use report::Report;
@@ -92,7 +93,8 @@ pub struct Request<'a> {
 }
 
 /// Makes every check there is, or those that were asked for: the tools, the
-/// host, the project's state. All at the same time, each with a deadline.
+/// host, the project's state. All at the same time, each with a deadline. What
+/// belongs to the same group is in the report too: [`Report::narrow`] leaves it out.
 pub async fn check_up(request: &Request<'_>) -> Report {
     let Request { env, dirs, tools, needs, project, only } = *request;
     let search = resolve::Search { env, dirs, tools };
@@ -121,9 +123,7 @@ pub async fn check_up(request: &Request<'_>) -> Report {
     let tmux = resolutions.iter().find(|found| found.id == ToolId::Tmux);
     findings.extend(checks::skew(env, project, tmux.and_then(|tmux| tmux.chosen.as_ref())).await);
     findings.extend(others);
-    let mut report = Report::new(host, resolutions, findings);
-    report.keep_only(only);
-    report
+    Report::new(host, resolutions, findings)
 }
 
 /// The binary of a tool for a command that only looks: the first candidate that

@@ -54,7 +54,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Make only this check, or those whose ids begin with it
+    /// Make only this check, or all of one group, as in `tmux`
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
 
@@ -189,7 +189,7 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
         }
     }
     if args.report {
-        let text = bundle::text(context, &report, asked.config.as_ref());
+        let text = bundle::text(context, &report, asked.config.as_ref(), asked.place.as_deref());
         context.printer.out().write_all(text.as_bytes())?;
     } else if args.json {
         context.printer.data(&render(&report.to_json()))?;
@@ -243,6 +243,8 @@ struct Asked {
     tools: Tools,
     project: Project,
     config: Option<Config>,
+    /// The directory of the project.
+    place: Option<PathBuf>,
     about_config: Finding,
 }
 
@@ -266,6 +268,7 @@ impl Asked {
             needs,
             tools: loaded.as_ref().map(|loaded| loaded.config.tools.clone()).unwrap_or_default(),
             project: loaded.as_ref().map(project_of).unwrap_or_default(),
+            place: loaded.as_ref().map(|loaded| loaded.project.clone()),
             config: loaded.map(|loaded| loaded.config),
             about_config,
         }
@@ -282,7 +285,7 @@ impl Asked {
         })
         .await;
         report.push(self.about_config.clone());
-        report.keep_only(only);
+        report.narrow(only);
         report
     }
 }
@@ -318,7 +321,8 @@ pub(crate) fn needs_of(config: &Config) -> Needs {
     Needs {
         runner: Some(config.routing.runner),
         harness: Some(config.routing.default_harness),
-        web: config.routing.web_terminal.enabled,
+        // `routing.webTerminal` has no effect in this version: `--for web` asks for it.
+        web: false,
     }
 }
 

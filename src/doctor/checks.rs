@@ -20,6 +20,7 @@ use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 
 pub use server::client_for;
+pub use state::secret_command;
 
 /// How long a group of checks may take.
 const DEADLINE: Duration = Duration::from_secs(5);

@@ -14,6 +14,7 @@ mod unpack;
 pub mod versions;
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -190,6 +191,7 @@ pub async fn install(
     if let Some(installed) = store.intact(id, pin)
         && store.current(id).as_ref() == Some(&pin.version)
         && store.litter(id).is_empty()
+        && works(env, id, pin, &installed).await
     {
         return Ok(Done { installed, was_there: true });
     }
@@ -198,9 +200,12 @@ pub async fn install(
     let work = store.work_dir(id, pin, lock)?;
     // Another process may have done it while this one waited.
     if let Some(installed) = store.intact(id, pin) {
-        store.switch(id, &pin.version, &work)?;
-        let _ = fs::remove_file(store.partial(id, pin));
-        return Ok(Done { installed, was_there: true });
+        let mended = make_executable(&installed.path)?;
+        if works(env, id, pin, &installed).await {
+            store.switch(id, &pin.version, &work)?;
+            let _ = fs::remove_file(store.partial(id, pin));
+            return Ok(Done { installed, was_there: !mended });
+        }
     }
     let before = store.current(id);
     let job = Job { env, id, pin, store, source, work };
@@ -220,6 +225,23 @@ pub async fn install(
     let installed = result?;
     store.prune(id, &[Some(pin.version.clone()), before], &job.work);
     Ok(Done { installed, was_there: false })
+}
+
+/// Whether an install whose bytes are right can be run too.
+async fn works(env: &Env, id: ToolId, pin: &Pin, installed: &Installed) -> bool {
+    let tool = Tool::candidate(id.as_str(), &installed.path, Origin::Managed, env);
+    let told = probe::version(id, &tool).await.ok();
+    told.is_some() && told == Version::parse(&pin.version)
+}
+
+/// Gives the right to run a program back. Says whether it was gone.
+fn make_executable(path: &Path) -> Result<bool, InstallError> {
+    let mode = fs::metadata(path).map_err(file_error(path))?.permissions().mode();
+    if mode & 0o100 != 0 {
+        return Ok(false);
+    }
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).map_err(file_error(path))?;
+    Ok(true)
 }
 
 async fn steps(job: &Job<'_>, progress: &dyn Progress) -> Result<Installed, InstallError> {

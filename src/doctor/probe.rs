@@ -84,7 +84,10 @@ pub(super) async fn version(id: ToolId, tool: &Tool) -> Result<Version, Trouble>
         }
     };
     let said = output.stdout_text();
-    Version::find(&said).ok_or_else(|| Trouble::NoVersion { said: cap(&visible(said.trim()), 60) })
+    // Many a program answers `-V` with some version: tmux says its name first.
+    let is_named = id != ToolId::Tmux || said.trim_start().starts_with("tmux ");
+    let version = Version::find(&said).filter(|_| is_named);
+    version.ok_or_else(|| Trouble::NoVersion { said: cap(&visible(said.trim()), 60) })
 }
 
 /// What a failed run says about the binary.

@@ -1,13 +1,14 @@
 //! What `--fix` does: each repair says first what it will do, touches only what
 //! is this program's own or named in what it says, and never needs root.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 use super::install::source::Source;
 use super::install::store::Store;
@@ -202,6 +203,18 @@ fn remove_socket(socket: &Path, lock: &Path) -> Result<(), RepairError> {
     fs::remove_file(socket).map_err(failed(socket))
 }
 
+/// An object whose values stay as they are written: a number that is read and
+/// written again can be another one.
+type Object = BTreeMap<String, Box<RawValue>>;
+
+fn object(of: &Object, key: &str) -> serde_json::Result<Object> {
+    of.get(key).map_or_else(|| Ok(Object::new()), |value| serde_json::from_str(value.get()))
+}
+
+fn raw<T: Serialize>(value: &T) -> serde_json::Result<Box<RawValue>> {
+    RawValue::from_string(serde_json::to_string_pretty(value)?)
+}
+
 /// Sets the answers in Claude Code's file and leaves everything else in it as
 /// it is. One that cannot be understood is left alone.
 fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), RepairError> {
@@ -214,22 +227,19 @@ fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), Repa
         Err(error) => return Err(failed(file)(error)),
     };
     let text = before.as_deref().unwrap_or(b"{}");
-    let mut root: Map<String, Value> = serde_json::from_slice(text)
+    let mut root: Object = serde_json::from_slice(text)
         .map_err(|error| left_alone(format!("is not a JSON object ({error})")))?;
+    let unknown = |_| left_alone("has an unknown form".to_owned());
     if onboarding {
-        root.insert("hasCompletedOnboarding".to_owned(), Value::Bool(true));
+        root.insert("hasCompletedOnboarding".to_owned(), raw(&true).map_err(unknown)?);
     }
     if let Some(dir) = trust {
-        let projects = root.entry("projects").or_insert_with(|| Value::Object(Map::new()));
-        let project = projects
-            .as_object_mut()
-            .map(|all| {
-                all.entry(dir.to_string_lossy().into_owned())
-                    .or_insert_with(|| Value::Object(Map::new()))
-            })
-            .and_then(Value::as_object_mut)
-            .ok_or_else(|| left_alone("has an unknown form".to_owned()))?;
-        project.insert("hasTrustDialogAccepted".to_owned(), Value::Bool(true));
+        let mut projects = object(&root, "projects").map_err(unknown)?;
+        let dir = dir.to_string_lossy().into_owned();
+        let mut project = object(&projects, &dir).map_err(unknown)?;
+        project.insert("hasTrustDialogAccepted".to_owned(), raw(&true).map_err(unknown)?);
+        projects.insert(dir, raw(&project).map_err(unknown)?);
+        root.insert("projects".to_owned(), raw(&projects).map_err(unknown)?);
     }
     let after = serde_json::to_vec_pretty(&root).map_err(|error| left_alone(error.to_string()))?;
     // Claude Code writes it too: nothing of what it wrote meanwhile is lost.
@@ -244,7 +254,22 @@ fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), Repa
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+
+    #[test]
+    fn every_number_stays_as_it_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(".claude.json");
+        let numbers = "[0.10000000000000000001, 12345678901234567890123, 1e+21, 1.0, -0]";
+        let text = format!(r#"{{"n":{numbers},"projects":{{"/x":{{"m":{numbers}}}}}}}"#);
+        fs::write(&file, text).unwrap();
+        merge(&file, true, Some(Path::new("/x"))).unwrap();
+        let after = fs::read_to_string(&file).unwrap();
+        assert_eq!(after.matches(numbers).count(), 2, "{after}");
+        assert!(after.contains("hasTrustDialogAccepted"), "{after}");
+    }
 
     #[test]
     fn answers_are_added_and_everything_else_stays() {

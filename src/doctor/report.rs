@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::catalogue;
 use super::finding::{Finding, Severity};
 use super::resolve::Resolution;
 use super::tool::{Tool, ToolId};
@@ -21,8 +20,8 @@ const INDENT: usize = 12;
 #[derive(Debug)]
 pub struct Report {
     host: Host,
-    resolutions: Vec<Resolution>,
-    findings: Vec<Finding>,
+    pub(super) resolutions: Vec<Resolution>,
+    pub(super) findings: Vec<Finding>,
 }
 
 impl Report {
@@ -164,11 +163,6 @@ impl Report {
     /// Adds a finding that somebody above made.
     pub fn push(&mut self, finding: Finding) {
         self.findings.push(finding);
-    }
-
-    /// Keeps only the findings whose id is one of these, or begins with one.
-    pub fn keep_only(&mut self, only: &[String]) {
-        self.findings.retain(|finding| catalogue::is_asked(only, &finding.id));
     }
 }
 

@@ -69,6 +69,27 @@ fn the_configuration_says_what_is_needed_and_which_binary_is_meant() {
 }
 
 #[test]
+fn a_program_out_of_the_work_tree_is_refused_and_never_run() {
+    let place = Place::new();
+    let ran = place.path("ran");
+    let evil = place.path("home/tmux");
+    std::fs::write(&evil, format!("#!/bin/sh\n: > {}\necho tmux 3.3a\n", ran.display())).unwrap();
+    chmod(&evil, 0o755);
+    configure(&place, &format!("{DEMO}tools:\n  tmux:\n    path: ./tmux\n"));
+    let report = doctor(&place, &[]);
+    assert_eq!(severity(&report, "config.valid"), "error");
+    for args in [&["config", "check"][..], &["gh-webhook", "start", "--insecure-no-secret"]] {
+        let output = place.run(SYSTEM, args, &[]);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("config.yaml:6:11: `tools.tmux.path`"), "{said}");
+    }
+    assert!(!ran.exists());
+    configure(&place, &format!("{DEMO}tools:\n  tmux:\n    path: ~/tmux\n"));
+    assert!(place.run(SYSTEM, &["config", "check"], &[]).status.success());
+}
+
+#[test]
 fn a_check_can_be_made_alone_and_an_unknown_one_is_a_usage_error() {
     let place = Place::new();
     let report = doctor(&place, &["--only", "git,locale.utf8"]);
@@ -78,6 +99,8 @@ fn a_check_can_be_made_alone_and_an_unknown_one_is_a_usage_error() {
         &["doctor", "--only", "nothing"][..],
         &["doctor", "--dry-run"],
         &["doctor", "--list", "--fix"],
+        &["doctor", "--only", "tmu"],
+        &["doctor", "--install", "ttyd@"],
         &["doctor", "--install", "ttyd", "--for", "web"],
     ] {
         let output = place.run(SYSTEM, args, &[]);
@@ -85,6 +108,31 @@ fn a_check_can_be_made_alone_and_an_unknown_one_is_a_usage_error() {
     }
     let list = text(&place.run(SYSTEM, &["doctor", "--list-checks"], &[]).stdout);
     assert!(list.contains("tmux.paste") && list.lines().all(|line| line.len() <= 80), "{list}");
+}
+
+#[test]
+fn a_check_that_was_asked_for_is_always_answered() {
+    let place = Place::new();
+    let only = |path: &str, check: &str| {
+        let output = place.run(path, &["doctor", "--json", "--only", check], &[]);
+        (output.status.code(), json(&output))
+    };
+    // It passed.
+    let (code, report) = only(SYSTEM, "tmux.runs");
+    assert_eq!((code, severity(&report, "tmux.runs")), (Some(0), "ok"));
+    // It could not be made.
+    for check in ["port.free", "secret.there", "state.locks", "claude.trust"] {
+        let (code, report) = only(SYSTEM, check);
+        assert_eq!((code, &finding(&report, check)["checked"]), (Some(3), &Value::Bool(false)));
+    }
+    // Something stands in its way.
+    let missing = only("BIN", "tmux.paste");
+    assert_eq!((missing.0, severity(&missing.1, "tmux.found")), (Some(1), "error"));
+    place.put("tmux", 0o755, b"#!/bin/sh\nexit 3\n");
+    let (code, report) = only("BIN", "tmux.paste");
+    assert_eq!((code, severity(&report, "tmux.runs")), (Some(1), "error"));
+    let shown = text(&place.run("BIN", &["doctor", "--only", "tmux.paste"], &[]).stdout);
+    assert!(!shown.contains("nothing stands in the way"), "{shown}");
 }
 
 #[test]
@@ -296,15 +344,83 @@ async fn a_running_server_of_another_group_is_attached_to_with_its_own_binary() 
 #[test]
 fn a_report_for_a_bug_holds_no_name_and_no_secret() {
     let place = Place::new();
-    configure(&place, "routing:\n  authorizedUsers: [mallory7]\n  repositories: [octo/hidden]\n");
+    // A path that names the repository, and a project that does.
+    let secret = "webhooks:\n  ghWebhook:\n    secretFile: /x/octo7+hidden/y\n";
+    let project = place.path("home/work9");
+    std::fs::create_dir_all(project.join(".the-loop")).unwrap();
+    let config = project.join(".the-loop/config.yaml");
+    std::fs::write(&config, secret).unwrap();
+    let args = ["doctor", "--report", "--config", config.to_str().unwrap()];
+    let said = text(&place.run(SYSTEM, &args, &[]).stdout);
+    assert!(said.contains("the-loop") && !said.contains("work9"), "{said}");
+    configure(
+        &place,
+        &format!(
+            "{secret}routing:\n  authorizedUsers: [mallory7]\n  repositories: [octo7/hidden]\n"
+        ),
+    );
     let more = [("USER", "alice77"), ("THE_LOOP_GH_WEBHOOK_SECRET", "s3cret-s3cret")];
     let output = place.run(SYSTEM, &["doctor", "--report"], &more);
     let said = text(&output.stdout);
     let home = place.path("home");
-    for hidden in ["alice77", "s3cret-s3cret", "mallory7", "octo/hidden", home.to_str().unwrap()] {
+    for hidden in
+        ["alice77", "s3cret-s3cret", "mallory7", "octo7", "hidden", home.to_str().unwrap()]
+    {
         assert!(!said.contains(hidden), "{hidden}: {said}");
     }
     assert!(said.contains("1 users, 1 repositories") && said.contains("tmux"), "{said}");
+}
+
+#[test]
+fn the_web_terminal_that_is_not_there_yet_needs_nothing() {
+    let place = Place::new();
+    configure(&place, &format!("{DEMO}  webTerminal:\n    enabled: true\n"));
+    let report = doctor(&place, &["--only", "ttyd"]);
+    assert_eq!(severity(&report, "ttyd.found"), "note");
+    let report = doctor(&place, &["--only", "ttyd", "--for", "web"]);
+    assert_eq!(severity(&report, "ttyd.found"), "error");
+    // The start says so too. It ends here for want of a secret.
+    let output = place.run(SYSTEM, &["gh-webhook", "start"], &[]);
+    let said = text(&output.stderr);
+    assert!(said.contains("warning: `routing.webTerminal.enabled` has no effect"), "{said}");
+    assert!(said.contains("the webhook has no secret"), "{said}");
+}
+
+#[test]
+fn the_command_for_a_missing_secret_works_where_its_directory_is_missing_too() {
+    let place = Place::new();
+    let secret = place.path("home/state of mine/secrets/octo+hello");
+    let config = format!("{DEMO}webhooks:\n  ghWebhook:\n    secretFile: {}\n", secret.display());
+    configure(&place, &config);
+    let report = doctor(&place, &["--only", "secret.there"]);
+    let missing = finding(&report, "secret.there");
+    let what = missing["what"].as_str().unwrap();
+    assert!(what.starts_with("the file of the webhook's secret is not there: "), "{what}");
+    let command = missing["remedy"]["commands"][0].as_str().unwrap();
+    let start = text(&place.run(SYSTEM, &["gh-webhook", "start"], &[]).stderr);
+    assert!(start.contains(command), "{start}");
+    let run = std::process::Command::new("sh").args(["-c", command]).status().unwrap();
+    assert!(run.success(), "{command}");
+    assert_eq!((mode(&secret), mode(secret.parent().unwrap())), (0o600, 0o700));
+    assert_eq!(severity(&doctor(&place, &["--only", "secret.there"]), "secret.there"), "ok");
+}
+
+#[test]
+fn what_listens_on_a_socket_and_is_no_tmux_is_not_believed() {
+    let place = Place::new();
+    let socket = place.path("tmp/s");
+    // This test itself listens: its name is no tmux's.
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    configure(&place, &format!("{DEMO}  tmux:\n    socket: {}\n", socket.display()));
+    let report = doctor(&place, &["--only", "tmux.skew"]);
+    let skew = finding(&report, "tmux.skew");
+    assert_eq!(skew["severity"], "warning", "{skew}");
+    assert!(skew["what"].as_str().unwrap().contains("is not a tmux server"), "{skew}");
+    drop(listener);
+    // A program that tells the version of something else is no tmux either.
+    place.put("tmux", 0o755, b"#!/bin/sh\necho other 3.4\n");
+    let report = json(&place.run("BIN", &["doctor", "--json", "--for", "tmux"], &[]));
+    assert_eq!(severity(&report, "tmux.version"), "error");
 }
 
 #[test]

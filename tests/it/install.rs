@@ -157,6 +157,54 @@ fn a_damaged_install_is_not_taken_for_a_good_one() {
 }
 
 #[test]
+fn a_program_that_lost_its_execute_bit_is_mended_by_install_and_by_fix() {
+    let place = Place::new();
+    let folder = test_tool("ttyd");
+    let folder = folder.parent().unwrap();
+    assert!(install_ttyd(&place, folder).status.success());
+    let path = place.path("home/data/tools/ttyd/1.7.7/ttyd");
+    let break_it =
+        || std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    break_it();
+    let output = install_ttyd(&place, folder);
+    assert!(text(&output.stdout).contains(" installed: "), "{}", text(&output.stderr));
+    assert_eq!(mode(&path), 0o755);
+    break_it();
+    let fix = ["doctor", "--for", "web", "--only", "ttyd", "--fix"];
+    let output = place.run("/usr/bin:/bin", &fix, &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(mode(&path), 0o755);
+    // A repair that does not come about is said, and no success.
+    std::fs::write(&path, b"cut off").unwrap();
+    let nowhere = [&fix[..], &["--offline", "/nowhere"]].concat();
+    let output = place.run("/usr/bin:/bin", &nowhere, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("not fixed: "), "{}", text(&output.stderr));
+}
+
+#[test]
+fn one_install_that_fails_takes_no_other_along() {
+    let place = Place::new();
+    let folder = test_tool("ttyd");
+    let folder = folder.parent().unwrap().to_str().unwrap();
+    let install = |what: &str| {
+        let args = ["doctor", "--install", what, "--offline", folder, "--json"];
+        let output = place.run("/usr/bin:/bin", &args, &[]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (done, text(&output.stderr))
+    };
+    let (done, said) = install("tmux@9.9,ttyd");
+    assert_eq!(done["installed"][0]["id"], "ttyd");
+    assert_eq!(done["failed"][0]["id"], "tmux");
+    assert!(said.contains("no build of tmux 9.9"), "{said}");
+    let (done, said) = install("tmux@9.9,ttyd@9.9");
+    assert_eq!(done["installed"], serde_json::json!([]));
+    assert!(said.contains("tmux 9.9") && said.contains("ttyd 9.9"), "{said}");
+    assert!(said.contains("tmux and ttyd were not installed"), "{said}");
+}
+
+#[test]
 fn a_wrong_file_is_refused_with_both_digests_and_nothing_is_lost() {
     let place = Place::new();
     let pinned = ToolId::Ttyd.data().pins[0].clone();

@@ -2,11 +2,12 @@
 //! secret, login, repository or host name is in it; the home directory is `~`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use super::Context;
 use crate::base::text::visible_lines;
 use crate::core::config::Config;
-use crate::doctor::Report;
+use crate::doctor::{Report, ToolId};
 
 /// Variables whose values tell something about a fault and nothing of a person.
 const SHOWN: &[&str] =
@@ -30,7 +31,12 @@ const NAMED: &[&str] = &[
 ];
 
 /// The bundle as text.
-pub(super) fn text(context: &Context, report: &Report, config: Option<&Config>) -> String {
+pub(super) fn text(
+    context: &Context,
+    report: &Report,
+    config: Option<&Config>,
+    project: Option<&Path>,
+) -> String {
     let env = &context.env;
     let mut out = format!("the-loop {}\n\n", env!("CARGO_PKG_VERSION"));
     out.push_str(&report.render(true));
@@ -54,7 +60,43 @@ pub(super) fn text(context: &Context, report: &Report, config: Option<&Config>) 
             routing.repositories.len(),
         );
     }
-    redact(&visible_lines(&out), &secrets(context, config))
+    let out = redact(&visible_lines(&out), &secrets(context, config));
+    names(config, project).iter().fold(out, |out, (name, by)| replace_word(&out, name, by))
+}
+
+/// The names of project, repositories and their owners, the longest first. They
+/// can stand in any path, and a short one inside of other words.
+fn names(config: Option<&Config>, project: Option<&Path>) -> Vec<(String, &'static str)> {
+    let mut names = Vec::new();
+    let place = project.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    names.extend(place.map(|name| (name, "[repository]")));
+    for repo in config.into_iter().flat_map(|config| &config.routing.repositories) {
+        names.push((repo.name().to_owned(), "[repository]"));
+        names.push((repo.owner().to_owned(), "[user]"));
+    }
+    // What every report says anyway tells nothing, and is needed.
+    names.retain(|(name, _)| {
+        !name.is_empty() && name != "the-loop" && ToolId::parse(name).is_none()
+    });
+    names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+    names
+}
+
+/// Replaces a name where it is not a part of a longer word.
+fn replace_word(text: &str, name: &str, by: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(name) {
+        let (before, behind) = (&rest[..at], &rest[at + name.len()..]);
+        let inside = before.ends_with(char::is_alphanumeric)
+            || behind.starts_with(char::is_alphanumeric)
+            // A name inside of a placeholder is that placeholder's.
+            || (before.ends_with('[') && behind.starts_with(']'));
+        out.push_str(before);
+        out.push_str(if inside { name } else { by });
+        rest = behind;
+    }
+    out + rest
 }
 
 /// What is replaced, the longest first.
@@ -93,6 +135,12 @@ fn redact(text: &str, secrets: &[(String, &'static str)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_replaced_as_a_word_wherever_it_stands() {
+        let said = replace_word("~/src/app/x app+y apple map app", "app", "[repository]");
+        assert_eq!(said, "~/src/[repository]/x [repository]+y apple map [repository]");
+    }
 
     #[test]
     fn the_longest_is_replaced_first() {

@@ -39,6 +39,9 @@ impl std::str::FromStr for Wanted {
             let names: Vec<_> = installable.iter().map(|id| id.as_str()).collect();
             format!("the-loop can install {}", names.join(" and "))
         })?;
+        if version.as_ref().is_some_and(String::is_empty) {
+            return Err(format!("a version follows the `@`, as in `{name}@1.2.3`"));
+        }
         Ok(Self { id, version })
     }
 }
@@ -65,18 +68,42 @@ pub(super) async fn install_all(
     let host = host::gather(&context.env).await;
     let store = Store::new(dirs);
     let source = source(context, offline)?;
-    let mut installed = Vec::new();
+    let (mut installed, mut failed, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    // What one of them lacks is no fault of the others.
     for wanted in wanted {
-        let line = install_one(context, &host, &store, &source, wanted).await?;
-        if !as_json {
-            context.printer.data(&line.text)?;
+        match install_one(context, &host, &store, &source, wanted).await {
+            Ok(line) => {
+                if !as_json {
+                    context.printer.data(&line.text)?;
+                }
+                installed.push(line.json);
+            }
+            Err(failure) => {
+                let name = wanted.id.as_str();
+                failed.push(json!({ "id": name, "why": chain(&failure) }));
+                failures.push((name, failure));
+            }
         }
-        installed.push(line.json);
     }
     if as_json {
-        context.printer.data(&render(&json!({ "schema": 1, "installed": installed })))?;
+        let mut done = json!({ "schema": 1, "installed": installed });
+        if !failed.is_empty() {
+            done["failed"] = failed.into();
+        }
+        context.printer.data(&render(&done))?;
     }
-    Ok(ExitCode::SUCCESS)
+    match failures.len() {
+        0 => Ok(ExitCode::SUCCESS),
+        1 => Err(failures.remove(0).1),
+        _ => {
+            let names: Vec<_> = failures.iter().map(|(name, _)| *name).collect();
+            let names = names.join(" and ");
+            for (_, failure) in &failures {
+                context.printer.note(failure.render(context.printer.is_verbose()).trim_end());
+            }
+            Err(Failure::failed(format!("{names} were not installed")))
+        }
+    }
 }
 
 struct Line {

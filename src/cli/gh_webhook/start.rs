@@ -65,6 +65,12 @@ fn begin(context: &Context, args: &Args, in_background: bool) -> Result<ExitCode
         loaded.config.routing.runner =
             if runner == "tmux" { RunnerKind::Tmux } else { RunnerKind::Process };
     }
+    if loaded.config.wants_browser() {
+        context.printer.note(
+            "warning: `routing.webTerminal.enabled` has no effect in this version: no terminal is\n\
+             served to a browser",
+        );
+    }
     if args.detached {
         rustix::process::setsid()
             .map_err(|error| Failure::failed("could not leave the terminal").because(error))?;
@@ -141,10 +147,13 @@ async fn check(
         None
     } else {
         Some(Secret::load(&context.env, webhook).map_err(|error| {
-            Failure::refused("the webhook has no secret").because(error).hint(format!(
-                "export {}=\"$(openssl rand -hex 32)\" and give GitHub the same",
-                webhook.secret_env
-            ))
+            let command = match &webhook.secret_file {
+                Some(file) if !file.exists() => doctor::secret_command(file),
+                _ => format!("export {}=\"$(openssl rand -hex 32)\"", webhook.secret_env),
+            };
+            Failure::refused("the webhook has no secret")
+                .because(error)
+                .hint(format!("{command} and give GitHub the same"))
         })?)
     };
     let needs = Needs {

@@ -134,6 +134,12 @@ pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
 }
 
 impl Config {
+    /// Whether sessions should be shown in a browser, which has no effect yet:
+    /// whoever starts the receiver is told.
+    pub fn wants_browser(&self) -> bool {
+        self.routing.web_terminal.enabled
+    }
+
     /// Takes over what a running receiver cannot change: the keys of
     /// [`AT_START`].
     pub fn keep_from(&mut self, running: &Self) {

@@ -334,6 +334,7 @@ pub enum Prefer {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ToolConfig {
     /// The binary's path; `None` looks for it.
+    #[serde(deserialize_with = "values::program_path")]
     pub path: Option<PathBuf>,
 }
 

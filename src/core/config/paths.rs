@@ -1,5 +1,6 @@
 //! Paths of the configuration: `~/` is the user's home, and what is relative is
-//! relative to the project, wherever the program was started.
+//! relative to the project, wherever the program was started. A program's path is
+//! never relative.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +17,17 @@ impl Config {
             &mut self.routing.web_terminal.socket,
             &mut self.webhooks.gh_webhook.secret_file,
             &mut self.state.dir,
-            &mut tools.tmux.path,
-            &mut tools.ttyd.path,
-            &mut tools.git.path,
-            &mut tools.claude.path,
         ];
         for path in optional.into_iter().flatten() {
             *path = resolve(path, project, home);
+        }
+        let programs = [&mut tools.tmux, &mut tools.ttyd, &mut tools.git, &mut tools.claude];
+        for path in programs.into_iter().filter_map(|tool| tool.path.as_mut()) {
+            // Never out of the project: without a home it stays relative, and the
+            // doctor refuses it.
+            if let (Ok(rest), Some(home)) = (path.strip_prefix("~"), home) {
+                *path = home.join(rest).components().collect();
+            }
         }
         let workdir = &mut self.routing.spawn_workdir;
         *workdir = resolve(workdir, project, home);
@@ -40,6 +45,20 @@ fn resolve(path: &Path, project: &Path, home: Option<&Path>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_program_is_taken_out_of_the_project() {
+        let tool = |path: &str, home| {
+            let mut config = Config::default();
+            config.tools.tmux.path = Some(PathBuf::from(path));
+            config.resolve_paths(Path::new("/p"), home);
+            config.tools.tmux.path.unwrap()
+        };
+        let home = Some(Path::new("/home/u"));
+        assert_eq!(tool("~/bin/tmux", home), Path::new("/home/u/bin/tmux"));
+        assert_eq!(tool("~/bin/tmux", None), Path::new("~/bin/tmux"));
+        assert_eq!(tool("bin/tmux", home), Path::new("bin/tmux"));
+    }
 
     #[test]
     fn relative_means_relative_to_the_project() {

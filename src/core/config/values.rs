@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
@@ -124,6 +125,21 @@ pub(super) fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Str
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     fits.then_some(text)
         .ok_or_else(|| D::Error::custom("this is not the name of an environment variable"))
+}
+
+/// The path of a program. A relative one would be taken out of the work tree,
+/// where whoever can push can put a program.
+pub(super) fn program_path<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<PathBuf>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    if text.starts_with('/') || text.starts_with("~/") {
+        return Ok(Some(PathBuf::from(text)));
+    }
+    let text = shown(&text);
+    Err(D::Error::custom(format!(
+        "`{text}` is not an absolute path, as in\n`/usr/bin/tmux` or `~/bin/tmux`"
+    )))
 }
 
 /// The name of a label.

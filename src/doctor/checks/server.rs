@@ -99,6 +99,13 @@ fn listener(socket: &Path) -> Option<u32> {
     })
 }
 
+/// Whether a process of this name can be a tmux server, which calls itself
+/// `tmux: server` where the system lets it.
+fn is_tmux(name: &str) -> bool {
+    let name = name.trim();
+    name == "tmux" || name.starts_with("tmux:") || name.starts_with("tmux-")
+}
+
 /// What a running server is.
 struct Running {
     /// Its own binary, where the system tells.
@@ -111,6 +118,14 @@ async fn running(env: &Env, tool: &Tool, socket: &Path) -> Result<Option<Running
         return Ok(None);
     }
     if let Some(pid) = listener(socket) {
+        // What is no tmux by its name is not run to be asked.
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if !is_tmux(&name) {
+            let name = visible(name.trim());
+            return Err(format!(
+                "process {pid} ({name}) listens there, which is not a tmux server"
+            ));
+        }
         let through = PathBuf::from(format!("/proc/{pid}/exe"));
         // By its own path where that is still the same file.
         let path = fs::read_link(&through)

@@ -32,12 +32,14 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
     };
     let shown = visible(&file.to_string_lossy());
     vec![match fs::metadata(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let what = format!("the file of the webhook's secret is not there: {shown}");
+            Finding::new(id, Severity::Error, what).remedy(Remedy::command(secret_command(file)))
+        }
         Err(error) => {
             let what =
                 format!("the webhook's secret cannot be read: {}", visible(&error.to_string()));
-            let word = shell_word(&file.to_string_lossy());
-            let command = format!("(umask 077; openssl rand -hex 32 > {word})");
-            Finding::new(id, Severity::Error, what).remedy(Remedy::command(command))
+            Finding::new(id, Severity::Error, what)
         }
         Ok(meta) if meta.mode() & 0o077 != 0 => Finding::new(
             id,
@@ -51,6 +53,16 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
         }
         Ok(_) => Finding::new(id, Severity::Ok, format!("the webhook's secret is in {shown}")),
     }]
+}
+
+/// The command that makes a secret in this file, for this user alone.
+pub fn secret_command(file: &Path) -> String {
+    let word = shell_word(&file.to_string_lossy());
+    let make = format!("(umask 077; openssl rand -hex 32 > {word})");
+    match file.parent().filter(|dir| !dir.is_dir()) {
+        Some(dir) => format!("mkdir -p -m 700 {} && {make}", shell_word(&dir.to_string_lossy())),
+        None => make,
+    }
 }
 
 pub(super) fn port(scene: &Scene) -> Vec<Finding> {

@@ -280,18 +280,21 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::try_from(until).unwrap_or(Duration::ZERO))
 }
 
-/// A client for one download. A redirect never leaves https; a download from
-/// this machine may be redirected within it.
+/// Whether a download may go on there. What began with https stays with it; http
+/// is for what began on this machine with http, and has not left it yet.
+fn may_follow(previous: &[Url], next: &Url) -> bool {
+    next.scheme() == "https"
+        || (is_allowed(next)
+            && previous.iter().all(|url| url.scheme() == "http" && is_loopback(url)))
+}
+
+/// A client for one download.
 fn client(url: &Url, silence: Duration) -> reqwest::Result<Client> {
     // Set once for the process; a second time it is there already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let started_local = is_loopback(url);
-    let policy = redirect::Policy::custom(move |attempt| {
-        let allowed = match attempt.url().scheme() {
-            "https" => true,
-            _ => started_local && is_allowed(attempt.url()),
-        };
-        if !allowed {
+    let policy = redirect::Policy::custom(|attempt| {
+        if !may_follow(attempt.previous(), attempt.url()) {
             attempt.error("the server redirects to a URL that is not https")
         } else if attempt.previous().len() > REDIRECTS {
             attempt.error("the server redirects too often")
@@ -335,6 +338,23 @@ mod tests {
         ]);
         assert_eq!(retry_after(&past), Some(Duration::ZERO));
         assert_eq!(retry_after(&headers(&[(header::RETRY_AFTER, "soon")])), None);
+    }
+
+    #[test]
+    fn a_redirect_never_leaves_https() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let may = |previous: &[&str], next: &str| {
+            let previous: Vec<_> = previous.iter().map(|text| url(text)).collect();
+            may_follow(&previous, &url(next))
+        };
+        assert!(may(&["https://a.b"], "https://c.d"));
+        assert!(may(&["http://127.0.0.1:1"], "http://localhost:2"));
+        assert!(may(&["http://127.0.0.1:1"], "https://a.b"));
+        assert!(!may(&["https://a.b"], "http://127.0.0.1:1"));
+        assert!(!may(&["https://127.0.0.1:1"], "http://127.0.0.1:1"));
+        assert!(!may(&["http://127.0.0.1:1", "https://a.b"], "http://127.0.0.1:1"));
+        assert!(!may(&["http://127.0.0.1:1"], "http://a.b"));
+        assert!(!may(&["http://127.0.0.1:1"], "file:///etc"));
     }
 
     #[test]
