@@ -28,6 +28,8 @@ use super::signals::{SignalLog, news};
 /// How many seconds after a person's key everything of ours waits. tmux tells
 /// the key's time in whole seconds.
 const HOLD_AFTER_KEY: i64 = 3;
+/// How long after a failure of the inbox it is tried again.
+const PUT_DOWN_AGAIN: Duration = Duration::from_secs(1);
 /// How long a signal that was on its way when the agent ended may take.
 const LATE_SIGNAL: Duration = Duration::from_millis(300);
 /// How long a text that was submitted may still stand in the box once the
@@ -121,12 +123,20 @@ impl Injector<'_> {
                     }
                 }
                 Action::Submit => {
-                    if let Err(error) = self.put_down(Reason::Submitted).await {
-                        return error;
+                    let mut is_late = false;
+                    while let Err(error) = self.put_down(Reason::Submitted).await {
+                        // Our text stands in the box, so it is not given up for a disk
+                        // that is full.
+                        tracing::warn!(delivery = %self.delivery.id, ?error, "cannot go on yet");
+                        is_late = true;
+                        tokio::time::sleep(PUT_DOWN_AGAIN).await;
                     }
                     submitted = true;
                     Checkpoint::BeforeSubmit.reached();
-                    if let Err(error) = self.tmux.submit(self.pane, &self.delivery.marker).await {
+                    // What was seen is too old by then: the next look decides again.
+                    if !is_late
+                        && let Err(error) = self.tmux.submit(self.pane, &self.delivery.marker).await
+                    {
                         // It may have been pressed all the same: the signal tells.
                         tracing::warn!(delivery = %self.delivery.id, error = %chain(&error),
                             "could not press the submit key");
