@@ -34,7 +34,7 @@ use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::control::{self, Control, Status};
-use super::intake::Intake;
+use super::intake::{self, Intake};
 use super::metrics::Metrics;
 use super::rebuild::rebuild;
 use super::receiver::{Receiver, Secret};
@@ -250,6 +250,7 @@ impl Daemon {
             arrived: Arc::clone(&arrived),
             sight,
             clock: clock.clone(),
+            together: intake::BATCH,
         };
         tasks.spawn(intake.run(stop.clone()));
         let retention = &config.state.retention;

@@ -174,29 +174,6 @@ async fn a_delivery_is_routed_again_on_request_and_explained_without_acting() {
 }
 
 #[tokio::test]
-async fn ten_deliveries_for_a_new_item_at_once_make_one_session_that_hears_them_in_order() {
-    let mut world = World::new(DEMO);
-    world.start().await;
-    let labeled = payload::labeled("o/r", 1, "alice");
-    assert_eq!(world.post("n-0", "issues", &labeled).await, 202);
-    let bodies: Vec<_> =
-        (1..10).map(|n| payload::comment("o/r", 1, "alice", &format!("word-{n}."))).collect();
-    for (n, body) in bodies.iter().enumerate() {
-        assert_eq!(world.post(&format!("n-{}", n + 1), "issue_comment", body).await, 202);
-    }
-    for n in 0..10 {
-        world.reaches(&format!("n-{n}"), "delivered").await;
-    }
-    assert_eq!(world.sessions(), ["loop/o+r+1"]);
-    let taken = world.taken(SLUG);
-    assert!(taken[0].contains("start of work"));
-    let order: Vec<_> = (1..10)
-        .map(|n| taken.iter().position(|text| text.contains(&format!("word-{n}."))))
-        .collect();
-    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{taken:#?}");
-}
-
-#[tokio::test]
 async fn the_figures_are_on_the_control_socket_and_where_the_configuration_says() {
     let mut world = World::new(DEMO);
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -22,6 +22,7 @@ mod init;
 mod injection;
 mod install;
 mod install_faults;
+mod load;
 mod loops;
 mod main_job;
 mod mock_api;

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
 use crate::base::files::lock::{LockError, LockFile};
@@ -207,6 +208,7 @@ impl ProcessRunner {
             }
             match judge::judge(harness, &turn, &ending, &mut signals, &delivery.marker) {
                 Verdict::Ended { state, reason, detail, conversation } => {
+                    Checkpoint::Acknowledge.reached();
                     self.note_end(slug, id, state, reason, detail.as_deref(), conversation);
                     return Ok(Delivered::Turn { state, reason, detail });
                 }
@@ -272,11 +274,13 @@ impl ProcessRunner {
         let invocation = oneshot_invocation(&self.parts, record)?;
         let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
         self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))?;
+        Checkpoint::BeforePaste.reached();
         let io = |error: std::io::Error| error.to_string();
         let about = About { delivery: delivery.id.clone(), began: self.parts.clock.now() };
         let turn = turns.begin(&about, prompt).map_err(io)?;
         let stored = serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
         atomic::write(&turn.launch(), &stored).map_err(io)?;
+        Checkpoint::Paste.reached();
         let stdin = fs_err::File::open(turn.prompt()).map_err(io)?.into_parts().0;
         let stdout = Turn::open_output(&turn.stdout()).map_err(io)?;
         let stderr = Turn::open_output(&turn.stderr()).map_err(io)?;
@@ -291,7 +295,9 @@ impl ProcessRunner {
             .cwd(&record.cwd)
             .start(Stdio::from(stdin), Stdio::from(stdout), Stdio::from(stderr))
             .map_err(|error| chain(&error))?;
+        Checkpoint::Spawn.reached();
         let ending = watch::child(&turn, child, self.limit(), call_off).await;
+        Checkpoint::Submit.reached();
         Ok((turn, ending))
     }
 
@@ -337,9 +343,7 @@ impl ProcessRunner {
             } else {
                 Some(explained())
             };
-            if record.status != SessionStatus::Paused {
-                record.status = if failed { SessionStatus::Failed } else { SessionStatus::Active };
-            }
+            record.be(if failed { SessionStatus::Failed } else { SessionStatus::Active });
         });
     }
 
@@ -347,9 +351,7 @@ impl ProcessRunner {
     fn note_failed(&self, slug: &Slug, why: &str) {
         self.note(slug, |record| {
             record.failure = Some(why.to_owned());
-            if record.status != SessionStatus::Paused {
-                record.status = SessionStatus::Failed;
-            }
+            record.be(SessionStatus::Failed);
         });
     }
 

@@ -28,6 +28,9 @@ const QUEUED: &str = "SELECT d.seq, d.id, d.state, d.reason, r.item, r.slug, r.m
     FROM deliveries d JOIN routes r ON r.seq = d.seq
     WHERE d.state IN ('queued', 'injecting')";
 
+/// How many bytes of bodies are read at a time.
+const TOGETHER: i64 = 1 << 20;
+
 /// A reader of an inbox. Its calls are short and do not wait for a writer.
 #[derive(Debug)]
 pub struct InboxReader {
@@ -54,20 +57,31 @@ impl InboxReader {
         &self.path
     }
 
-    /// Deliveries that nobody has routed yet, in order of arrival.
+    /// Deliveries that nobody has routed yet, in order of arrival: so many, and
+    /// no more than [`TOGETHER`] bytes of them beyond the first.
     pub fn to_route(&self, limit: usize) -> Result<Vec<StoredDelivery>, InboxError> {
         self.rows(
-            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body
-             FROM deliveries d JOIN bodies b ON b.seq = d.seq
-             WHERE d.state = 'received' ORDER BY d.seq LIMIT ?1",
-            [clamp(limit)],
+            "WITH next AS (
+                 SELECT d.seq, length(b.body) AS bytes
+                 FROM deliveries d JOIN bodies b ON b.seq = d.seq
+                 WHERE d.state = 'received' ORDER BY d.seq LIMIT ?1),
+             sized AS (SELECT seq, bytes, sum(bytes) OVER (ORDER BY seq) AS total FROM next)
+             SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body
+             FROM sized s JOIN deliveries d ON d.seq = s.seq JOIN bodies b ON b.seq = s.seq
+             WHERE s.total <= ?2 OR s.total = s.bytes ORDER BY d.seq",
+            [clamp(limit), TOGETHER],
             stored,
         )
     }
 
-    /// Deliveries that are on their way to a session, in order of arrival.
-    pub fn pending(&self) -> Result<Vec<QueuedDelivery>, InboxError> {
-        self.rows(&format!("{QUEUED} ORDER BY d.seq"), [], queued)
+    /// Deliveries that are on their way to a session, in order of arrival: so many
+    /// of those behind a place in it.
+    pub fn pending(&self, after: i64, limit: usize) -> Result<Vec<QueuedDelivery>, InboxError> {
+        self.rows(
+            &format!("{QUEUED} AND d.seq > ?1 ORDER BY d.seq LIMIT ?2"),
+            [after, clamp(limit)],
+            queued,
+        )
     }
 
     /// One delivery, when it is on its way to a session.
