@@ -29,7 +29,7 @@ use crate::base::env::Env;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::platform::Host;
 
-pub use checks::{Project, client_for, secret_command};
+pub use checks::{InboxLook, Project, client_for, secret_command};
 pub use finding::{Finding, Severity};
 pub use offer::offer_installs;
 pub use report::Report;

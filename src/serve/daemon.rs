@@ -107,7 +107,7 @@ impl Daemon {
         })?;
         let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
             .map_err(|error| Failure::failed("could not open the inbox").because(error))?;
-        let registry = Registry::open(&paths.registry).remembering();
+        let registry = Registry::of(paths).remembering();
         let key = paths.key().map_err(|error| {
             Failure::failed("could not read the key of our own voice").because(error)
         })?;
@@ -200,6 +200,8 @@ impl Daemon {
             if made > 0 {
                 tracing::warn!(sessions = made, "the registry had vanished and was made again");
             }
+        } else {
+            registry.renew_copies();
         }
         let tasks = TaskTracker::new();
         let arrived = Arc::new(Notify::new());

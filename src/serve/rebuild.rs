@@ -1,6 +1,7 @@
 //! A registry that was swept away while no receiver ran (`git clean -fdx`) is
-//! made again: which sessions there were is in the inbox, which conversation
-//! each has is in its tmux session and in its spool.
+//! made again: from the copies of its entries; where there is none, from the
+//! inbox, which knows which sessions there were, and from tmux and the spool,
+//! which know the conversation of each.
 
 use std::path::Path;
 
@@ -32,13 +33,16 @@ pub(super) fn rebuild(
     if !registry.is_swept() {
         return 0;
     }
-    let items = inbox.started_items().unwrap_or_else(|error| {
+    let mut made = registry.bring_back();
+    let items = inbox.routed_items().unwrap_or_else(|error| {
         tracing::error!(error = %chain(&error), "could not read which sessions there were");
         Vec::new()
     });
-    let mut made = 0;
     for (item, is_closed) in items {
         let slug = item.slug();
+        if !matches!(registry.load(&slug), Ok(None)) {
+            continue;
+        }
         let pane = panes.iter().find(|pane| pane.name == slug.tmux_name() && pane.is_of(&slug));
         let in_pane = pane.and_then(|pane| pane.conversation.as_deref()?.parse().ok());
         let conversation = spoken_of(&slug, routing, paths).or(in_pane);

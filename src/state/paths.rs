@@ -99,6 +99,11 @@ impl StatePaths {
         self.dir.join("logs")
     }
 
+    /// The directory of the copies of the registry's entries.
+    pub fn copies(&self) -> PathBuf {
+        self.dir.join("sessions")
+    }
+
     /// The log of a detached receiver.
     pub fn log(&self) -> PathBuf {
         self.dir.join("receiver.log")

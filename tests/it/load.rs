@@ -2,14 +2,16 @@
 //! more than one item may have in an hour. Nothing is lost, order holds, nobody
 //! waits for somebody else's queue.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use the_loop::base::clock::Clock;
-use the_loop::core::outcome::State;
-use the_loop::state::inbox::{DeliveryKind, Inbox, NewDelivery};
+use the_loop::base::ids::{DeliveryId, Marker, WorkItem};
+use the_loop::core::outcome::{Reason, State};
+use the_loop::core::routing::prompt;
+use the_loop::state::inbox::{DeliveryKind, Inbox, NewDelivery, Route, RouteAction, Step};
 
 use crate::support::{World, eventually, payload, sign};
 
@@ -115,21 +117,40 @@ async fn ten_at_once_for_a_new_item_make_one_session_that_hears_the_rest_in_orde
     assert_eq!(sessions, ["loop/o+r+1", "loop/o+r+2", "loop/o+r+3"]);
 }
 
-/// Puts comments for an item into the inbox, as fast as it takes them.
-async fn fill(inbox: &Inbox, item: u64, count: usize) {
+/// Puts comments for an item into the inbox, `decided` about or not yet.
+async fn fill(inbox: &Inbox, item: u64, numbers: std::ops::Range<usize>, decided: bool) {
+    let reference: WorkItem = format!("o/r#{item}").parse().unwrap();
     let mut tasks = tokio::task::JoinSet::new();
-    for n in 0..count {
-        // Those who wait are let in in their order.
+    let mut steps = Vec::new();
+    for n in numbers {
+        let id: DeliveryId = format!("fill-{item}-{n}").parse().unwrap();
+        let text = format!("fill-{n}.");
         let new = NewDelivery {
-            id: format!("fill-{item}-{n}").parse().unwrap(),
+            id: id.clone(),
             event: "issue_comment".to_owned(),
-            body: serde_json::to_vec(&comment(item, &format!("fill-{n}."))).unwrap(),
+            body: serde_json::to_vec(&comment(item, &text)).unwrap(),
             kind: DeliveryKind::Github,
         };
         let inbox = inbox.clone();
+        // Those who wait are let in in their order.
         tasks.spawn(async move { inbox.accept(new).await.unwrap() });
+        let marker = Marker::new([u8::try_from(n % 251).unwrap(); 16]);
+        let route = Route {
+            item: reference.clone(),
+            slug: reference.slug(),
+            prompt: prompt::render_local(&text, &reference, &marker),
+            marker,
+            start: false,
+            url: None,
+            action: RouteAction::Deliver,
+        };
+        let (state, reason) = (State::Queued, Reason::Matched);
+        steps.push(Step { delivery: id, state, reason, detail: None, route: Some(route) });
     }
     tasks.join_all().await;
+    if decided {
+        inbox.record(steps).await.unwrap();
+    }
 }
 
 fn resident(pid: u32) -> u64 {
@@ -151,10 +172,11 @@ async fn ten_thousand_that_wait_for_one_session_hold_up_no_other_and_survive_a_r
     assert_eq!(world.run(&["sessions", "pause", "o/r#1"]).0, 0);
     assert!(world.end(rustix::process::Signal::TERM).success());
     let inbox = Inbox::open(&world.state_dir().join("inbox.db"), Clock::System).unwrap();
-    fill(&inbox, 1, MANY).await;
+    fill(&inbox, 1, 0..MANY - 500, true).await;
+    fill(&inbox, 1, MANY - 500..MANY, false).await;
     inbox.close();
 
-    // They are routed while others come in and are told.
+    // They are taken up, and the last ones routed, while others come in and are told.
     world.start().await;
     world.post("early", "issue_comment", &comment(2, "early.")).await;
     world.reaches("early", "delivered").await;
@@ -170,7 +192,24 @@ async fn ten_thousand_that_wait_for_one_session_hold_up_no_other_and_survive_a_r
     assert_eq!(waiting(), MANY as u64);
     let resident = resident(world.pid());
     assert!(resident < 100, "{resident} MB with {MANY} queued (a debug build)");
+    // What becomes of the oldest is seen by whoever follows the item, and no other.
+    let mut follow = world
+        .command(&["events", "--follow", "o/r#1"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     assert_eq!(world.run(&["sessions", "resume", "o/r#1"]).0, 0);
+    world.post("other", "issue_comment", &comment(2, "other.")).await;
+    let out = BufReader::new(follow.stdout.take().unwrap());
+    let lines = tokio::task::spawn_blocking(move || {
+        out.lines().map_while(Result::ok).take(8).collect::<Vec<_>>()
+    });
+    let lines = lines.await.unwrap();
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    for pair in lines.chunks(2) {
+        assert!(pair[1].starts_with("  fill-1-"), "{lines:#?}");
+    }
     eventually("the queue moves", async || (world.taken("o+r+1").len() >= 4).then_some(())).await;
     let taken = world.taken("o+r+1");
     for (n, text) in taken.iter().skip(1).enumerate() {
@@ -183,7 +222,8 @@ async fn ten_thousand_that_wait_for_one_session_hold_up_no_other_and_survive_a_r
     eventually("nothing waits", async || (waiting() == 0).then_some(())).await;
     let counts = reader.counts().unwrap();
     let ended = counts[&State::Failed] + counts[&State::Delivered];
-    assert_eq!(ended, MANY as u64 + 4, "{counts:?}");
+    // The two labels, and three words to the other.
+    assert_eq!(ended, MANY as u64 + 5, "{counts:?}");
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ async fn close_here(
     if record.runner == RunnerKind::Tmux {
         end_pane(context, loaded, slug).await?;
     }
-    Registry::open(&loaded.paths.registry)
+    Registry::of(&loaded.paths)
         .update(slug, |record| record.status = SessionStatus::Closed)
         .map(drop)
         .map_err(|error| Failure::failed("could not note that it is closed").because(error))?;
