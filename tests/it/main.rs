@@ -14,6 +14,7 @@ mod config;
 mod config_commands;
 mod crash;
 mod demo;
+mod disk_full;
 mod doctor;
 mod doctor_host;
 mod events;

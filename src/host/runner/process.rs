@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
+use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
-use crate::base::files::{self, atomic};
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
 use crate::base::random;
 use crate::core::config::{HarnessName, LiveConfig, RunnerKind};
@@ -30,18 +30,20 @@ use crate::state::drive::Drive;
 use crate::state::inbox::{Inbox, QueuedDelivery, Step};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
-use crate::state::turns::{self, About, Mark, Turn, Turns};
+use crate::state::turns::{self, Mark, Turn, Turns};
 
 use super::failure;
 use super::signals::SignalLog;
 
 mod judge;
 mod plan;
+mod prepare;
 mod watch;
 
 use judge::{Ending, Verdict};
 use plan::oneshot_invocation;
 pub use plan::resume_invocation;
+use prepare::Prepared;
 pub use watch::end as end_turn;
 
 /// Everything that the runner is made of.
@@ -201,7 +203,10 @@ impl ProcessRunner {
                 if call_off.is_cancelled() {
                     return Ok(Delivered::CalledOff);
                 }
-                self.run(&delivery, &turns, &record, &prompt, call_off).await?
+                match self.run(&delivery, &turns, &record, &prompt, call_off).await? {
+                    Some(ended) => ended,
+                    None => return Ok(Delivered::CalledOff),
+                }
             };
             if let Err(error) = signals.refresh() {
                 tracing::warn!(%slug, %error, "could not read the spool");
@@ -256,7 +261,7 @@ impl ProcessRunner {
         std::time::Duration::from_secs(seconds.into())
     }
 
-    /// Runs a new turn to its end.
+    /// Runs a new turn to its end; nothing when it was called off before it began.
     async fn run(
         &self,
         delivery: &QueuedDelivery,
@@ -264,7 +269,7 @@ impl ProcessRunner {
         record: &SessionRecord,
         prompt: &str,
         call_off: &CancellationToken,
-    ) -> Result<(Turn, Ending), String> {
+    ) -> Result<Option<(Turn, Ending)>, String> {
         // Nobody drives beside a turn that goes on, whosever it is.
         if let Ok(Some(other)) = turns.live()
             && let Some(mark) = other.mark()
@@ -272,18 +277,9 @@ impl ProcessRunner {
             watch::adopted(&other, &mark, self.limit(), self.parts.clock.now(), call_off).await;
         }
         let invocation = oneshot_invocation(&self.parts, record)?;
-        let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
-        self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))?;
-        Checkpoint::BeforePaste.reached();
-        let io = |error: std::io::Error| error.to_string();
-        let about = About { delivery: delivery.id.clone(), began: self.parts.clock.now() };
-        let turn = turns.begin(&about, prompt).map_err(io)?;
-        let stored = serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
-        atomic::write(&turn.launch(), &stored).map_err(io)?;
-        Checkpoint::Paste.reached();
-        let stdin = fs_err::File::open(turn.prompt()).map_err(io)?.into_parts().0;
-        let stdout = Turn::open_output(&turn.stdout()).map_err(io)?;
-        let stderr = Turn::open_output(&turn.stderr()).map_err(io)?;
+        let prepared =
+            prepare::prepare(&self.parts, delivery, turns, &invocation, prompt, call_off).await?;
+        let Some(Prepared { turn, stdin, stdout, stderr }) = prepared else { return Ok(None) };
         let child = self
             .parts
             .program
@@ -298,7 +294,7 @@ impl ProcessRunner {
         Checkpoint::Spawn.reached();
         let ending = watch::child(&turn, child, self.limit(), call_off).await;
         Checkpoint::Submit.reached();
-        Ok((turn, ending))
+        Ok(Some((turn, ending)))
     }
 
     /// The agent lost the conversation: the next turn begins another.
