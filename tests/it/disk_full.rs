@@ -1,6 +1,7 @@
 //! A disk that is really full: state on a file system of 2 MB, which grows later.
 //! It is mounted in namespaces of the test's own, where the system allows that.
 
+use std::io::Write as _;
 use std::process::Command;
 
 use serde_json::json;
@@ -21,7 +22,8 @@ fn in_namespaces(name: &str) {
         command
     };
     if !unshare(&["true"]).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: this system gives no namespace for mounts (`unshare -Urm`)");
+        let said = "skipped: this system gives no namespace for mounts (`unshare -Urm`)";
+        let _ = writeln!(std::io::stderr(), "{said}");
         return;
     }
     let test = std::env::current_exe().unwrap();
@@ -81,7 +83,7 @@ async fn a_disk_fills_and_grows(runner: &str) {
     let reader = Inbox::read_only(&world.state_dir().join("inbox.db")).unwrap();
     let is_waiting = || {
         let counts = reader.counts().unwrap();
-        counts.get(&State::Failed).is_none() && counts.get(&State::Unproven).is_none()
+        !counts.contains_key(&State::Failed) && !counts.contains_key(&State::Unproven)
     };
     assert!(is_waiting());
 

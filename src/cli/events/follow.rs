@@ -76,13 +76,11 @@ pub(super) fn follow(
                 let open = log.as_ref().map(Log::open).unwrap_or_default();
                 let ends = reader.log_ends(&open).map_err(unreadable)?;
                 // What was there when it began is not shown.
-                let grown = match &mut log {
-                    Some(log) => log.advance(ends),
-                    None => {
-                        log.insert(Log::default()).advance(ends);
-                        Vec::new()
-                    }
-                };
+                let is_first = log.is_none();
+                let mut grown = log.get_or_insert_default().advance(ends);
+                if is_first {
+                    grown.clear();
+                }
                 for (id, shown) in grown {
                     let Some(history) = reader.history(&id).map_err(unreadable)? else {
                         continue;
