@@ -235,7 +235,12 @@ impl Intake {
         let (Some(item), Action::Deliver(_) | Action::Start(_) | Action::Close) = (item, action)
         else {
             let state = if *action == Action::Note { State::Done } else { State::Ignored };
-            return Decided::ended(delivery, state, *reason, short);
+            let mut decided = Decided::ended(delivery, state, *reason, short);
+            // A link is remembered also where nothing is told.
+            if let (Some(item), Some(_)) = (item, &decision.link) {
+                decided.keep = Some((item.clone(), decision));
+            }
+            return decided;
         };
         let session = match self.registry.load(&item.slug()) {
             Ok(session) => session,

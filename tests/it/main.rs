@@ -9,6 +9,7 @@
 
 mod agents;
 mod attach;
+mod bodies;
 mod cli;
 mod config;
 mod config_commands;
@@ -37,6 +38,7 @@ mod registry;
 mod reload;
 mod routing;
 mod schema;
+mod strangers;
 mod stream;
 mod support;
 mod tidy;
