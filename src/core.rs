@@ -10,3 +10,4 @@ pub mod outcome;
 pub mod platform;
 pub mod routing;
 pub mod session;
+pub mod workspace;

@@ -13,6 +13,8 @@ use crate::base::ids::{DeliveryId, Slug};
 use crate::core::dispatch::{Delivered, Hosting, StartFailure};
 use crate::core::outcome::Reason;
 use crate::core::session::{SessionRecord, SessionStatus};
+use crate::core::workspace::{NoHead, WorkTree};
+use crate::host::workspace::{WorkspaceError, Workspaces};
 use crate::state::drive::Drive;
 use crate::state::paths::StatePaths;
 use crate::state::registry::{Registry, RegistryError};
@@ -47,6 +49,8 @@ pub struct Runners {
     pub paths: StatePaths,
     /// For headless sessions.
     pub process: Arc<ProcessRunner>,
+    /// The work trees; nothing where no usable git was found.
+    pub workspaces: Option<Arc<Workspaces>>,
     /// For sessions in tmux; nothing where no usable tmux was found.
     pub tmux: Option<Arc<TmuxRunner>>,
 }
@@ -59,6 +63,10 @@ impl Runners {
         if record.status == SessionStatus::Paused {
             return Ok(Hosting::Held(Reason::SessionPaused));
         }
+        let record = match &record.work_tree {
+            Some(tree) => self.in_its_tree(slug, &record, tree).await?,
+            None => record,
+        };
         match self.of(&record)? {
             SessionRunner::Tmux(runner) => runner.start(slug).await.map(|()| Hosting::Live),
             SessionRunner::Process(runner) => runner.start(&record).await,
@@ -86,9 +94,49 @@ impl Runners {
     pub async fn close(&self, slug: &Slug) -> Result<(), String> {
         let record = self.record(slug).map_err(|failure| failure.detail)?;
         match self.of(&record).map_err(|failure| failure.detail)? {
-            SessionRunner::Tmux(runner) => runner.close(slug).await,
-            SessionRunner::Process(runner) => runner.close(slug).await,
+            SessionRunner::Tmux(runner) => runner.close(slug).await?,
+            SessionRunner::Process(runner) => runner.close(slug).await?,
         }
+        if let Some(workspaces) = &self.workspaces {
+            workspaces.release_of(&self.registry, &record).await;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the session's work tree is there, and notes where.
+    async fn in_its_tree(
+        &self,
+        slug: &Slug,
+        record: &SessionRecord,
+        tree: &WorkTree,
+    ) -> Result<SessionRecord, StartFailure> {
+        let made = match &self.workspaces {
+            Some(workspaces) => {
+                let others: Vec<_> = self.registry.load_all().records.into_values().collect();
+                workspaces.prepare(record, tree, &others).await.map_err(|error| {
+                    let denied = matches!(error, WorkspaceError::NoHead(NoHead::Fork));
+                    let reason = if denied { Reason::ForkDenied } else { Reason::WorkTreeFailed };
+                    failure(reason, error.to_string(), error.may_pass())
+                })
+            }
+            None => {
+                let detail = "the session has a git work tree, and no usable git was found when \
+                              the receiver started: `the-loop doctor --only git` says why";
+                Err(failure(Reason::WorkTreeFailed, detail.to_owned(), false))
+            }
+        };
+        let updated = self.registry.update(slug, |record| match &made {
+            Ok((tree, cwd)) => {
+                record.work_tree = Some(tree.clone());
+                record.cwd.clone_from(cwd);
+            }
+            Err(failure) => {
+                record.status = SessionStatus::Failed;
+                record.failure = Some(failure.detail.clone());
+            }
+        });
+        made?;
+        updated.map_err(|error| unreadable(&error))
     }
 
     /// Waits until nobody holds the session: it is neither paused nor attached.

@@ -16,8 +16,8 @@ use crate::cli::Context;
 use crate::cli::background::Background;
 use crate::cli::setup::Loaded;
 use crate::core::config::{HarnessName, RunnerKind};
+use crate::doctor;
 use crate::doctor::tool::{Tool, ToolId};
-use crate::doctor::{self, Needs};
 use crate::host::tmux::{Server, Tmux};
 use crate::serve::daemon::{Daemon, Setup};
 use crate::serve::receiver::Secret;
@@ -156,11 +156,7 @@ async fn check(
                 .hint(format!("{command} and give GitHub the same"))
         })?)
     };
-    let needs = Needs {
-        runner: Some(config.routing.runner),
-        harness: Some(config.routing.default_harness),
-        web: false,
-    };
+    let needs = crate::cli::doctor::needs_of(&config);
     let dirs = context.dirs()?;
     let report = doctor::examine(&context.env, &dirs, &config.tools, &needs).await;
     if let Some(text) = report.errors_text() {
@@ -180,7 +176,13 @@ async fn check(
         .map(|tool| (HarnessName::Claude, tool.clone()))
         .into_iter()
         .collect();
+    let git = match report.tool(ToolId::Git) {
+        Some(tool) => Some(tool.clone()),
+        // Sessions from before may have work trees, whatever new ones have.
+        None => doctor::find(ToolId::Git, &context.env, &dirs, &config.tools).await,
+    };
     Ok(Setup {
+        git,
         tmux: tmux.map(|tmux| crate::cli::tools::server_of(tmux, &config, &paths)),
         program: Tool::this_program(&context.env),
         config,

@@ -28,9 +28,11 @@ impl Reason {
             Self::RateLimited => {
                 "`the-loop sessions resume ITEM`; raise `routing.rateLimit` when it was no loop"
             }
+            Self::ForkDenied => "set `routing.workspace.forks: allow` where you trust the fork",
             Self::PausedByHand => "`the-loop sessions resume ITEM`",
             Self::HarnessExited
             | Self::StartFailed
+            | Self::WorkTreeFailed
             | Self::TmuxFailed
             | Self::NeverSeen
             | Self::Internal
