@@ -234,6 +234,13 @@ impl SessionRecord {
         self.runner == RunnerKind::Process || self.view == TmuxView::Stream
     }
 
+    /// Whether it has a terminal that should be there, and a conversation.
+    pub fn is_resumable(&self) -> bool {
+        !self.is_headless()
+            && matches!(self.status, SessionStatus::Active | SessionStatus::Starting)
+            && self.conversation_started
+    }
+
     /// The name of its file and of its tmux session.
     pub fn slug(&self) -> Slug {
         self.work_item.reference.slug()

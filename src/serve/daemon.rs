@@ -24,7 +24,7 @@ use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
 use crate::host::runner::{
-    ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
+    Gate, ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
 };
 use crate::host::tmux::Tmux;
 use crate::host::workspace::Workspaces;
@@ -67,6 +67,8 @@ pub struct Setup {
     pub program: Tool,
     /// The binary of each harness that has one of its own.
     pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// Whether every session in tmux is resumed at once, not at its next event.
+    pub resume_all: bool,
     /// git, for work trees; nothing where no usable one was found.
     pub git: Option<Tool>,
     /// The time.
@@ -190,7 +192,19 @@ impl Daemon {
         let url = self.url();
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
         let Self { templates, metrics_listener, live, reloader, .. } = self;
-        let Setup { config, read, paths, secret, tmux, program, harnesses, git, clock, .. } = setup;
+        let Setup {
+            config,
+            read,
+            paths,
+            secret,
+            tmux,
+            program,
+            harnesses,
+            git,
+            clock,
+            resume_all,
+            ..
+        } = setup;
         let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
         let workspaces = work_trees(git, &config, &paths, &live)?;
@@ -213,6 +227,7 @@ impl Daemon {
         if let Some(problem) = watcher.problem() {
             tracing::warn!(problem, "signals are looked for, not awaited");
         }
+        let gate = Arc::new(Gate::new(registry.clone(), live.clone()));
         let process = Arc::new(ProcessRunner::new(ProcessRunnerParts {
             program: program.clone(),
             harnesses: harnesses.clone(),
@@ -221,6 +236,7 @@ impl Daemon {
             paths: paths.clone(),
             registry: registry.clone(),
             inbox: inbox.clone(),
+            gate: Arc::clone(&gate),
             clock: clock.clone(),
         }));
         let tmux = tmux.map(|tmux| {
@@ -233,6 +249,7 @@ impl Daemon {
                 registry: registry.clone(),
                 inbox: inbox.clone(),
                 watcher,
+                gate: Arc::clone(&gate),
                 clock: clock.clone(),
             }))
         });
@@ -240,6 +257,7 @@ impl Daemon {
             registry: registry.clone(),
             paths: paths.clone(),
             process,
+            gate,
             workspaces: workspaces.clone(),
             tmux,
         };
@@ -250,6 +268,12 @@ impl Daemon {
             &tasks,
             stop.clone(),
         );
+        if resume_all {
+            let records = registry.load_all().records.into_iter();
+            for (slug, _) in records.filter(|(_, record)| record.is_resumable()) {
+                dispatcher.revive(slug).await;
+            }
+        }
         let sight = Sight::new(registry.clone(), &paths);
         let intake = Intake {
             inbox: inbox.clone(),

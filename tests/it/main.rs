@@ -23,6 +23,7 @@ mod init;
 mod injection;
 mod install;
 mod install_faults;
+mod limits;
 mod loops;
 mod main_job;
 mod mock_api;

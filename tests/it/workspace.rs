@@ -200,7 +200,7 @@ async fn a_clone_that_was_cut_off_starts_nothing_and_is_made_again() {
     let mut state = 1_u64;
     let noise = (0..60_000).map(|_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        char::from(b' ' + (state >> 33) as u8 % 90)
+        char::from(b' ' + u8::try_from((state >> 33) % 90).unwrap())
     });
     let head = server.commit("o/r", "noise", &noise.collect::<String>(), None);
     server.set("o/r", "refs/heads/main", &head);

@@ -43,6 +43,10 @@ pub(super) struct Args {
     #[arg(long)]
     insecure_no_secret: bool,
 
+    /// Resume every session in tmux now, not each at its next event
+    #[arg(long)]
+    resume_all: bool,
+
     /// Be the background process of `--detach`
     #[arg(long, hide = true)]
     detached: bool,
@@ -182,6 +186,7 @@ async fn check(
         None => doctor::find(ToolId::Git, &context.env, &dirs, &config.tools).await,
     };
     Ok(Setup {
+        resume_all: args.resume_all,
         git,
         tmux: tmux.map(|tmux| crate::cli::tools::server_of(tmux, &config, &paths)),
         program: Tool::this_program(&context.env),
@@ -250,6 +255,7 @@ async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCo
         .invocation()
         .args(["gh-webhook", "start", "--detached"])
         .args(args.runner.iter().flat_map(|runner| ["--runner", runner]))
+        .args(args.resume_all.then_some("--resume-all"))
         .args(args.insecure_no_secret.then_some("--insecure-no-secret"));
     for name in ["THE_LOOP_HOME", "THE_LOOP_LOG", &webhook.secret_env] {
         if let Some(value) = context.env.var_os(name) {

@@ -17,8 +17,6 @@ const OPEN: &[&str] = &["routing.harnessArgs", "harnesses"];
 /// Keys, and groups of keys, that nothing in this version reads. `config check`
 /// names those that are set; a test compares this table with the code.
 pub const WITHOUT_EFFECT: &[&str] = &[
-    "routing.maxSessions",
-    "routing.memoryFloor",
     "routing.tmux.deliverWhen",
     "routing.tmux.waitNotice",
     "routing.tmux.typeMax",

@@ -11,13 +11,13 @@ use crate::base::process::{ExecError, Invocation, Output};
 use crate::doctor::tool::Tool;
 
 /// How long a question to the disk may take.
-const LOCAL: Duration = Duration::from_secs(60);
+const LOCAL: Duration = Duration::from_mins(1);
 /// How long the origin may take to say which refs it has.
-const ASK: Duration = Duration::from_secs(60);
+const ASK: Duration = Duration::from_mins(1);
 /// How long a fetch may take that only brings a clone up to date.
-const REFRESH: Duration = Duration::from_secs(120);
+const REFRESH: Duration = Duration::from_mins(2);
 /// How long a clone, the fetch before a checkout, or the checkout may take.
-const TRANSFER: Duration = Duration::from_secs(30 * 60);
+const TRANSFER: Duration = Duration::from_mins(30);
 /// How much of what git says is kept: the refs of a large repository.
 const OUTPUT: usize = 32 << 20;
 
