@@ -30,6 +30,7 @@ use crate::state::config_file;
 /// before it opens its port.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  the-loop gh-webhook start --runner tmux")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct Args {
     /// How new sessions are hosted, instead of `routing.runner`
     #[arg(long, value_name = "RUNNER", value_parser = ["process", "tmux"])]

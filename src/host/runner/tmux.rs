@@ -89,10 +89,10 @@ impl TmuxRunner {
     }
 
     /// Makes sure that the session is live.
-    pub(super) async fn start(&self, slug: &Slug) -> Result<Hosting, StartFailure> {
-        let started = self.adopt_or_spawn(slug).await;
+    pub(super) async fn start(&self, record: &SessionRecord) -> Result<Hosting, StartFailure> {
+        let started = self.adopt_or_spawn(&record.slug(), record).await;
         if let Err(failure) = &started {
-            self.note(slug, |record| {
+            self.note(&record.slug(), |record| {
                 record.status = SessionStatus::Failed;
                 record.failure = Some(failure.detail.clone());
             });
@@ -100,15 +100,11 @@ impl TmuxRunner {
         started
     }
 
-    async fn adopt_or_spawn(&self, slug: &Slug) -> Result<Hosting, StartFailure> {
-        let record = match self.parts.registry.load(slug) {
-            Ok(Some(record)) => record,
-            Ok(None) => {
-                let detail = format!("the registry has no session `{slug}`");
-                return Err(failure(Reason::StartFailed, detail, false));
-            }
-            Err(error) => return Err(failure(Reason::RegistryUnreadable, chain(&error), false)),
-        };
+    async fn adopt_or_spawn(
+        &self,
+        slug: &Slug,
+        record: &SessionRecord,
+    ) -> Result<Hosting, StartFailure> {
         let found = self.find(slug).await.map_err(|error| tmux_failure(&error))?;
         let reference = record.work_item.reference.to_string();
         match found {
@@ -116,7 +112,7 @@ impl TmuxRunner {
                 Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
-                self.adopt(slug, &record, pane);
+                self.adopt(slug, record, pane);
                 Ok(Hosting::Live)
             }
             dead => {
@@ -127,7 +123,7 @@ impl TmuxRunner {
                 if let Some(pane) = dead {
                     pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;
                 }
-                Box::pin(self.spawn(slug, &record)).await.map(|()| Hosting::Live)
+                Box::pin(self.spawn(slug, record)).await.map(|()| Hosting::Live)
             }
         }
     }
