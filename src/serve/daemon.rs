@@ -209,20 +209,8 @@ impl Daemon {
         let workdir = project.join(&config.routing.spawn_workdir);
         let workspaces = work_trees(git, &config, &paths, &live)?;
         let trees = workspaces.as_deref();
-        if registry.is_swept() {
-            let panes = match &tmux {
-                Some(tmux) => tmux.panes().await.unwrap_or_default(),
-                None => Vec::new(),
-            };
-            let now = clock.now();
-            let made =
-                rebuild(&registry, &inbox, &paths, &panes, &config.routing, (&workdir, trees), now);
-            if made > 0 {
-                tracing::warn!(sessions = made, "the registry had vanished and was made again");
-            }
-        } else {
-            registry.renew_copies();
-        }
+        let lies = (workdir.as_path(), trees);
+        rebuild(&registry, &inbox, &paths, tmux.as_ref(), &config.routing, lies, clock.now()).await;
         let tasks = TaskTracker::new();
         let arrived = Arc::new(Notify::new());
         let watcher = spool::Watcher::start(&paths.spool());

@@ -14,26 +14,30 @@ use crate::core::config::{Routing, RunnerKind};
 use crate::core::harness::Harness;
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 use crate::host::runner::SignalLog;
-use crate::host::tmux::Pane;
+use crate::host::tmux::Tmux;
 use crate::host::workspace::Workspaces;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 
-/// Makes the entries again when the registry was swept. `panes` are those of the
-/// tmux server.
-pub(super) fn rebuild(
+/// Makes the entries again when the registry was swept; else the copies of those
+/// that somebody else wrote or removed.
+pub(super) async fn rebuild(
     registry: &Registry,
     inbox: &Inbox,
     paths: &StatePaths,
-    panes: &[Pane],
+    tmux: Option<&Tmux>,
     routing: &Routing,
     (workdir, trees): (&Path, Option<&Workspaces>),
     now: Timestamp,
-) -> usize {
+) {
     if !registry.is_swept() {
-        return 0;
+        return registry.renew_copies();
     }
+    let panes = match tmux {
+        Some(tmux) => tmux.panes().await.unwrap_or_default(),
+        None => Vec::new(),
+    };
     let mut made = registry.bring_back();
     let items = inbox.routed_items().unwrap_or_else(|error| {
         tracing::error!(error = %chain(&error), "could not read which sessions there were");
@@ -82,7 +86,9 @@ pub(super) fn rebuild(
             }
         }
     }
-    made
+    if made > 0 {
+        tracing::warn!(sessions = made, "the registry had vanished and was made again");
+    }
 }
 
 /// The conversation that the session's agent spoke of last.

@@ -311,3 +311,34 @@ async fn more_events_than_an_hour_may_have_pause_the_session_and_are_kept() {
 async fn a_pause_for_too_many_events_stays_while_the_agent_starts() {
     too_many(true).await;
 }
+
+/// How often the threads of a process have gone to sleep.
+fn switches(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let line = text.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"));
+        line.unwrap().split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    tasks.map(of).sum()
+}
+
+#[tokio::test]
+async fn a_receiver_with_live_sessions_and_nothing_to_do_sleeps() {
+    if !std::path::Path::new("/proc/self/task").exists() {
+        return;
+    }
+    let mut world = World::new(UNLIMITED);
+    world.start().await;
+    for item in [1, 2] {
+        let id = format!("start-{item}");
+        world.post(&id, "issues", &payload::labeled("o/r", item, "alice")).await;
+        world.reaches(&id, "delivered").await;
+    }
+    let quiet = async || {
+        let before = switches(world.pid());
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        (switches(world.pid()) - before <= 3).then_some(())
+    };
+    eventually("it wakes at most once a second", quiet).await;
+}
