@@ -34,6 +34,7 @@ use crate::state::turns::{self, About, Mark, Turn, Turns};
 use super::failure;
 use super::signals::SignalLog;
 
+mod group;
 mod judge;
 mod plan;
 mod watch;
@@ -244,9 +245,21 @@ impl ProcessRunner {
         }
         let Some(mark) = turn.mark().filter(|mark| mark.pid != 0) else { return Ok(None) };
         tracing::info!(delivery = %delivery.id, pid = mark.pid, "takes up a turn");
-        let limit = self.limit();
-        let ending = watch::adopted(&turn, &mark, limit, self.parts.clock.now(), call_off).await;
+        let ending = self.await_end(&turn, &mark, &delivery.slug, call_off).await;
         Ok(Some((turn, ending)))
+    }
+
+    /// Waits for the end of a turn that this process did not start.
+    async fn await_end(
+        &self,
+        turn: &Turn,
+        mark: &Mark,
+        slug: &Slug,
+        call_off: &CancellationToken,
+    ) -> Ending {
+        let spool = self.parts.paths.spool().join(slug.as_str());
+        let now = self.parts.clock.now();
+        watch::adopted(turn, mark, &spool, self.limit(), now, call_off).await
     }
 
     fn limit(&self) -> std::time::Duration {
@@ -267,7 +280,7 @@ impl ProcessRunner {
         if let Ok(Some(other)) = turns.live()
             && let Some(mark) = other.mark()
         {
-            watch::adopted(&other, &mark, self.limit(), self.parts.clock.now(), call_off).await;
+            self.await_end(&other, &mark, &delivery.slug, call_off).await;
         }
         let invocation = oneshot_invocation(&self.parts, record)?;
         let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
