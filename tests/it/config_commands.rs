@@ -59,6 +59,15 @@ fn a_check_notes_what_has_no_effect_and_refuses_what_is_wrong() {
             assert!(err.contains(&format!("`{key}` has no effect in this version")), "{err}");
         }
     }
+    std::fs::write(world.config(), "webhooks: {ghWebhook: {events: [issues, push]}}\n").unwrap();
+    let (code, _, err) = world.run(&["config", "check"]);
+    assert!(code == 0 && err.contains("`push` is recorded, and acted on by nobody"), "{err}");
+    assert!(!err.contains("`issues`"), "{err}");
+    // What no receiver would start with is not called valid.
+    std::fs::write(world.config(), "routing: {webTerminal: {host: 0.0.0.0}}\n").unwrap();
+    let (code, out, err) = world.run(&["config", "check"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("`exposeAll: true`"), "{err}");
     std::fs::write(world.config(), "routing:\n  rnner: tmux\n").unwrap();
     let (code, out, err) = world.run(&["config", "check"]);
     assert_eq!((code, out.as_str()), (1, ""));

@@ -6,7 +6,7 @@ use crate::base::failure::Failure;
 use crate::base::text::visible;
 use crate::cli::setup::Loaded;
 use crate::cli::{Context, json};
-use crate::core::config::{SpawnPolicy, WITHOUT_EFFECT, is_among, lines};
+use crate::core::config::{EVENTS, SpawnPolicy, WITHOUT_EFFECT, is_among, lines};
 
 /// Check the configuration
 ///
@@ -58,6 +58,12 @@ fn notes(loaded: &Loaded) -> Vec<String> {
         .filter(|(key, _)| is_among(key, WITHOUT_EFFECT))
         .map(|(key, line)| format!("line {line}: `{key}` has no effect in this version"))
         .collect();
+    let events = &loaded.config.webhooks.gh_webhook.events;
+    for event in events.iter().filter(|event| !EVENTS.contains(&event.as_str())) {
+        notes.push(format!(
+            "`webhooks.ghWebhook.events`: `{event}` is recorded, and acted on by nobody"
+        ));
+    }
     if !routing.enabled {
         notes.push("`routing.enabled` is false: deliveries are only recorded".to_owned());
     } else if routing.authorized_users.is_empty() {

@@ -60,10 +60,12 @@ impl Fake {
             Mode::LeavesChild => {
                 let left = "trap 'echo bye > left; exit' TERM; echo here > left; \
                             while :; do sleep 0.02; done";
-                Command::new("/bin/sh").args(["-c", left]).spawn().unwrap();
+                let left = Command::new("/bin/sh").args(["-c", left]).spawn().unwrap();
                 while std::fs::read_to_string("left").unwrap_or_default() != "here\n" {
                     std::thread::sleep(Duration::from_millis(5));
                 }
+                // It is nobody's: this program ends before it.
+                std::mem::forget(left);
             }
             _ => {}
         }

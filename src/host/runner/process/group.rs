@@ -68,7 +68,7 @@ async fn is_empty_within(group: Pid, limit: Duration) -> bool {
 /// `/proc`.
 fn members(group: Pid) -> Option<Vec<i32>> {
     let wanted = group.as_raw_nonzero().get();
-    let entries = std::fs::read_dir("/proc").ok()?;
+    let entries = fs::read_dir("/proc").ok()?;
     let mut found = Vec::new();
     let mut is_proc = false;
     for entry in entries.flatten() {
