@@ -115,8 +115,13 @@ impl Daemon {
         let templates = read_templates(&setup.config.routing)?;
         let live = LiveConfig::new(setup.config.clone());
         let harnesses = setup.harnesses.keys().copied().chain([HarnessName::Demo]).collect();
-        let reloader =
-            Reloader::new(setup.read.clone(), setup.env.clone(), live.clone(), harnesses);
+        let reloader = Reloader::new(
+            setup.read.clone(),
+            setup.env.clone(),
+            live.clone(),
+            harnesses,
+            setup.clock.clone(),
+        );
         let webhook = &setup.config.webhooks.gh_webhook;
         let wanted = SocketAddr::new(webhook.host, webhook.port);
         let listener = http::bind(wanted).await.map_err(|error| {
@@ -265,6 +270,7 @@ impl Daemon {
             url,
             config: file.display().to_string(),
             changed_on_disk: false,
+            reload_refused: None,
             runner: config.routing.runner.as_str().to_owned(),
             started_at: clock.now(),
             last_ping: None,

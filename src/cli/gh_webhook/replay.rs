@@ -116,7 +116,7 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
     let decision = routing::decide(&event, config, &view, &voice);
     let mut text = format!("{:<8} {}", decision.action.as_str(), decision.reason);
     let _ = write!(text, "\n  {}", decision.reason.explain());
-    if let Some(advice) = decision.reason.advice() {
+    if let Some(advice) = decision.reason.advice(id, decision.item.as_ref()) {
         let _ = write!(text, "\n  To change it: {advice}");
     }
     if let Some(item) = &decision.item {

@@ -119,7 +119,7 @@ impl ProcessRunner {
         };
         let failed = |error: &TmuxError| failure(Reason::TmuxFailed, chain(error), true);
         let name = slug.tmux_name();
-        match tmux.find(&name).await.map_err(|error| failed(&error))? {
+        match tmux.find_of(slug).await.map_err(|error| failed(&error))? {
             Some(pane) if !pane.is_of(slug) => {
                 return Err(failure(
                     Reason::TmuxFailed,
@@ -127,7 +127,10 @@ impl ProcessRunner {
                     false,
                 ));
             }
-            Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => return Ok(()),
+            Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
+                tmux.rename_back(pane, slug).await;
+                return Ok(());
+            }
             _ => {}
         }
         let turns = Turns::of(&self.parts.paths, slug);
@@ -373,10 +376,9 @@ impl ProcessRunner {
         {
             watch::end(&mark).await;
         }
-        let name = slug.tmux_name();
         if self.load(slug)?.runner == RunnerKind::Tmux
             && let Some(tmux) = &self.parts.tmux
-            && let Some(pane) = tmux.find(&name).await.map_err(|error| chain(&error))?
+            && let Some(pane) = tmux.find_of(slug).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
             tmux.kill(&pane).await.map_err(|error| chain(&error))?;
