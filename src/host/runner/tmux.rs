@@ -105,9 +105,8 @@ impl TmuxRunner {
             Err(error) => return Err(failure(Reason::RegistryUnreadable, chain(&error), false)),
         };
         let found = self.find(slug).await.map_err(|error| tmux_failure(&error))?;
-        let reference = record.work_item.reference.to_string();
         match found {
-            Some(pane) if pane.item.as_ref() != Some(&reference) => {
+            Some(pane) if !pane.is_of(slug) => {
                 Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
