@@ -20,7 +20,7 @@ use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
 use crate::core::config::{Config, HarnessName, LiveConfig, Routing};
 use crate::core::routing::OwnVoice;
-use crate::core::routing::prompt::Templates;
+use crate::core::routing::prompt::{TemplateError, Templates};
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
 use crate::host::runner::{
@@ -343,9 +343,13 @@ pub fn read_templates(routing: &Routing) -> Result<Templates, Failure> {
     };
     let (event, spawn) = (read(&routing.prompt_template)?, read(&routing.spawn_prompt_template)?);
     Templates::parse(event, spawn).map_err(|error| {
-        Failure::refused("a template of the configuration cannot be used")
-            .because(error)
-            .hint("it may use: kind, item, on, sentence, rules, voice, event")
+        let failure = Failure::refused(error.to_string());
+        // What is wrong, with its line.
+        match error {
+            TemplateError::Broken { source, .. } => failure.because(source),
+            TemplateError::TooLong { .. } => failure,
+        }
+        .hint("it may use: kind, item, on, sentence, rules, voice, event")
     })
 }
 

@@ -153,6 +153,8 @@ fn an_amount_or_an_address_that_is_none_says_what_one_looks_like() {
             "notify: {command: notify-send}\n",
             "metrics: {listen: 9090}\n",
             "metrics: {listen: localhost:9090}\n",
+            "metrics: {listen: \"127.0.0.1:8787\"}\n",
+            "webhooks: {ghWebhook: {port: 1}}\nmetrics:\n  listen: \"0.0.0.0:1\"\n",
             "state: {retention: 30d}\n",
             "state: {retention: {age: 1 year}}\n",
         ]),

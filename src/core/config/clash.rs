@@ -18,6 +18,23 @@ pub(super) struct Clash {
 impl Config {
     /// The first value that another key does not allow.
     pub(super) fn clash(&self) -> Option<Clash> {
+        self.web_clash().or_else(|| self.metrics_clash())
+    }
+
+    /// Two listeners cannot have one address; port 0 is a free one each time.
+    fn metrics_clash(&self) -> Option<Clash> {
+        let webhook = &self.webhooks.gh_webhook;
+        let listen = self.metrics.listen.filter(|listen| listen.port() == webhook.port)?;
+        let (one, other) = (listen.ip().to_canonical(), webhook.host.to_canonical());
+        let overlap = one == other || one.is_unspecified() || other.is_unspecified();
+        (overlap && listen.port() != 0).then(|| Clash {
+            key: "metrics.listen",
+            what: format!("the receiver itself listens on {}:{}", webhook.host, webhook.port),
+            remedy: "choose another port for one of them (`webhooks.ghWebhook.port`)",
+        })
+    }
+
+    fn web_clash(&self) -> Option<Clash> {
         let web = &self.routing.web_terminal;
         // A name is an interface's: what address it has is known at start.
         let host: Option<IpAddr> = web.host.parse().ok().filter(|_| web.socket.is_none());
