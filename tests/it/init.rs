@@ -347,6 +347,13 @@ fn where_nothing_can_be_written_it_says_so_and_leaves_nothing() {
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains("could not write the configuration `"), "{err}");
     assert_eq!(std::fs::read_dir(&place.dir).unwrap().count(), 1);
+    // A folder in which not even root can make anything.
+    if Path::new("/proc/self").exists() {
+        let output = place.command(DEMO).current_dir("/proc").output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.starts_with("error: could not write the configuration `/proc/"), "{err}");
+    }
 }
 
 #[test]
