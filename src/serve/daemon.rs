@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,15 +18,16 @@ use crate::base::failure::Failure;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
-use crate::core::config::{Config, HarnessName, LiveConfig, Routing};
+use crate::core::config::{Config, HarnessName, LiveConfig};
 use crate::core::routing::OwnVoice;
-use crate::core::routing::prompt::{TemplateError, Templates};
+use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
 use crate::host::runner::{
-    ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
+    Gate, ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
 };
 use crate::host::tmux::Tmux;
+use crate::host::workspace::Workspaces;
 use crate::state::config_file;
 use crate::state::inbox::{Inbox, Keep};
 use crate::state::paths::StatePaths;
@@ -40,6 +41,7 @@ use super::rebuild::rebuild;
 use super::receiver::{Receiver, Secret};
 use super::reload::Reloader;
 use super::sight::Sight;
+use super::templates::read_templates;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
@@ -66,6 +68,10 @@ pub struct Setup {
     pub program: Tool,
     /// The binary of each harness that has one of its own.
     pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// Whether every session in tmux is resumed at once, not at its next event.
+    pub resume_all: bool,
+    /// git, for work trees; nothing where no usable one was found.
+    pub git: Option<Tool>,
     /// The time.
     pub clock: Clock,
 }
@@ -192,16 +198,31 @@ impl Daemon {
         let url = self.url();
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
         let Self { templates, metrics_listener, live, reloader, .. } = self;
-        let Setup { config, read, paths, secret, tmux, program, harnesses, clock, .. } = setup;
+        let Setup {
+            config,
+            read,
+            paths,
+            secret,
+            tmux,
+            program,
+            harnesses,
+            git,
+            clock,
+            resume_all,
+            ..
+        } = setup;
         let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
+        let workspaces = work_trees(git, &config, &paths, &live)?;
+        let trees = workspaces.as_deref();
         if registry.is_swept() {
             let panes = match &tmux {
                 Some(tmux) => tmux.panes().await.unwrap_or_default(),
                 None => Vec::new(),
             };
             let now = clock.now();
-            let made = rebuild(&registry, &inbox, &paths, &panes, &config.routing, &workdir, now);
+            let made =
+                rebuild(&registry, &inbox, &paths, &panes, &config.routing, (&workdir, trees), now);
             if made > 0 {
                 tracing::warn!(sessions = made, "the registry had vanished and was made again");
             }
@@ -212,6 +233,7 @@ impl Daemon {
         if let Some(problem) = watcher.problem() {
             tracing::warn!(problem, "signals are looked for, not awaited");
         }
+        let gate = Arc::new(Gate::new(registry.clone(), live.clone()));
         let process = Arc::new(ProcessRunner::new(ProcessRunnerParts {
             program: program.clone(),
             harnesses: harnesses.clone(),
@@ -220,6 +242,7 @@ impl Daemon {
             paths: paths.clone(),
             registry: registry.clone(),
             inbox: inbox.clone(),
+            gate: Arc::clone(&gate),
             clock: clock.clone(),
         }));
         let tmux = tmux.map(|tmux| {
@@ -232,10 +255,18 @@ impl Daemon {
                 registry: registry.clone(),
                 inbox: inbox.clone(),
                 watcher,
+                gate: Arc::clone(&gate),
                 clock: clock.clone(),
             }))
         });
-        let runner = Runners { registry: registry.clone(), paths: paths.clone(), process, tmux };
+        let runner = Runners {
+            registry: registry.clone(),
+            paths: paths.clone(),
+            process,
+            gate,
+            workspaces: workspaces.clone(),
+            tmux,
+        };
         let dispatcher = dispatch::start(
             runner,
             inbox.clone(),
@@ -243,12 +274,19 @@ impl Daemon {
             &tasks,
             stop.clone(),
         );
+        if resume_all {
+            let records = registry.load_all().records.into_iter();
+            for (slug, _) in records.filter(|(_, record)| record.is_resumable()) {
+                dispatcher.revive(slug).await;
+            }
+        }
         let sight = Sight::new(registry.clone(), &paths);
         let intake = Intake {
             inbox: inbox.clone(),
             registry: registry.clone(),
             project,
             config: live,
+            workspaces: workspaces.filter(|_| config.routing.workspace.enabled),
             own_voice,
             templates,
             dispatcher,
@@ -315,6 +353,26 @@ impl Daemon {
 }
 
 /// Drops what is too old or too large, now and every hour.
+/// The work trees, where there is a git: of new sessions when they are enabled,
+/// and of those from before.
+fn work_trees(
+    git: Option<Tool>,
+    config: &Config,
+    paths: &StatePaths,
+    live: &LiveConfig,
+) -> Result<Option<Arc<Workspaces>>, Failure> {
+    let root = paths.workspace(config);
+    let Some(git) = git.filter(|_| config.routing.workspace.enabled || root.is_dir()) else {
+        return Ok(None);
+    };
+    let made = Workspaces::new(git, &root, live.clone()).map_err(|error| {
+        let root = root.display();
+        Failure::failed(format!("the directory of work trees, `{root}`, is of no use"))
+            .because(error)
+    })?;
+    Ok(Some(Arc::new(made)))
+}
+
 async fn forget(inbox: Inbox, keep: Keep, stop: CancellationToken) {
     loop {
         match inbox.prune(keep).await {
@@ -330,27 +388,6 @@ async fn forget(inbox: Inbox, keep: Keep, stop: CancellationToken) {
             () = tokio::time::sleep(PRUNE_EVERY) => {}
         }
     }
-}
-
-/// Reads the templates of prompts; one that cannot be used is refused before
-/// anything is opened.
-pub fn read_templates(routing: &Routing) -> Result<Templates, Failure> {
-    let read = |path: &Option<PathBuf>| match path {
-        None => Ok(None),
-        Some(path) => fs_err::read_to_string(path)
-            .map(|text| Some((path.display().to_string(), text)))
-            .map_err(|error| Failure::refused("a template cannot be read").because(error)),
-    };
-    let (event, spawn) = (read(&routing.prompt_template)?, read(&routing.spawn_prompt_template)?);
-    Templates::parse(event, spawn).map_err(|error| {
-        let failure = Failure::refused(error.to_string());
-        // What is wrong, with its line.
-        match error {
-            TemplateError::Broken { source, .. } => failure.because(source),
-            TemplateError::TooLong { .. } => failure,
-        }
-        .hint("it may use: kind, item, on, sentence, rules, voice, event")
-    })
 }
 
 /// Binds the control socket. A stale one is replaced: the lock is ours, so

@@ -139,6 +139,8 @@ async fn the_last_words_of_a_full_screen_are_the_programs_own() {
     // A person's own wording for dead panes does not come in between.
     world.server.run(&["set-option", "-gw", "remain-on-exit-format", "#[fg=red]it was"]);
     let full = "n=0; while [ $n -lt 50 ]; do echo line $n; n=$((n+1)); done";
+    // What comes in a program's last instant is lost in 3.3a, and of some that end
+    // it never learns how (docs/tmux.md): neither is asked for here.
     for (number, end, said, how) in [
         (3, "printf 'the last words'; exit 3", "the last words", "exit code 3"),
         (4, "echo 'the last words'; exit 0", "the last words", "exit code 0"),
@@ -146,17 +148,19 @@ async fn the_last_words_of_a_full_screen_are_the_programs_own() {
         (6, "printf 'the last words'; kill -9 $$", "the last words", "signal "),
     ] {
         let item = format!("o/r#{number}");
-        let pane = world.start(&item, &format!("{full}; {end}")).await.unwrap();
-        let pane = eventually("it is dead", async || {
-            let pane = world.tmux.find(&pane.name).await.unwrap()?;
-            matches!(pane.state, PaneState::Dead(_)).then_some(pane)
-        })
-        .await;
-        let PaneState::Dead(told) = &pane.state else { unreachable!() };
-        assert!(told.starts_with(how), "{told}");
+        let pane = world
+            .start(&item, &format!("{full}; {}", end.replace("; ", "; sleep 0.3; ")))
+            .await
+            .unwrap();
+        let told =
+            eventually("it is dead", async || match world.tmux.look(&pane).await.unwrap().state {
+                PaneState::Dead(told) => Some(told),
+                _ => None,
+            })
+            .await;
+        assert!(told.starts_with(how) || told == "an unknown status", "{told}");
         let lines = world.tmux.last_lines(&pane, 3).await.unwrap();
-        assert_eq!(lines.last().unwrap(), said, "{lines:?}");
-        assert_eq!(lines[0], "line 48", "{lines:?}");
+        assert_eq!(lines, ["line 48", "line 49", said]);
     }
     // What a living program says is its own.
     let pane = world.start("o/r#7", "printf 'Pane is dead (no)'; exec sleep 600").await.unwrap();

@@ -7,8 +7,8 @@ use crate::base::text::visible;
 use crate::cli::setup::Loaded;
 use crate::cli::{Context, json};
 use crate::core::config::{EVENTS, SpawnPolicy, WITHOUT_EFFECT, is_among, lines};
-use crate::serve::daemon::read_templates;
 use crate::serve::receiver::Secret;
+use crate::serve::templates::read_templates;
 
 /// Check the configuration
 ///

@@ -13,8 +13,8 @@ use crate::cli::setup::Loaded;
 use crate::core::event;
 use crate::core::routing::{self, Action, OwnVoice, prompt};
 use crate::serve::control;
-use crate::serve::daemon::read_templates;
 use crate::serve::sight::Sight;
+use crate::serve::templates::read_templates;
 use crate::state::inbox::{DeliveryKind, Inbox, InboxError, Replayed};
 use crate::state::registry::Registry;
 

@@ -213,6 +213,12 @@ impl Tmux {
     /// ones at its end.
     pub async fn last_lines(&self, pane: &Pane, lines: usize) -> Result<Vec<String>, TmuxError> {
         let call = self.call().output_limit(16 << 20).args([
+            "display-message",
+            "-p",
+            "-t",
+            &pane.pane_id,
+            "#{?pane_dead,1,0}",
+            ";",
             "capture-pane",
             "-p",
             "-J",
@@ -229,12 +235,13 @@ impl Tmux {
             }
         })?;
         let text = output.stdout_text();
+        let (is_dead, text) = text.split_once('\n').unwrap_or_default();
         let mut said: Vec<_> = text.lines().map(str::trim_end).collect();
         let is_said = |line: &&str| !line.is_empty();
         // tmux writes "Pane is dead (…)" itself, into the last line or wrapped on
         // behind it; that is not the program's word.
         if let Some(last) = said.iter().rposition(is_said)
-            && matches!(pane.state, PaneState::Dead(_))
+            && is_dead == "1"
             && let Some(at) = said[last].rfind(PANE_IS_DEAD)
         {
             said[last] = said[last][..at].trim_end();
@@ -289,7 +296,8 @@ fn parse(line: &str, instance: &str) -> Option<Row> {
     let (item, conversation) = (ours.next()?, ours.next()?);
     let is_ours = ours.next().is_some_and(|made_by| made_by == instance);
     let state = match (dead, mode) {
-        // Before 3.3 there is no signal, and where there is one no exit code.
+        // Before 3.3 there is no signal, where there is one no exit code, and now
+        // and then 3.3a has lost both.
         ("1", _) => PaneState::Dead(match status.split_once('/').unwrap_or((status, "")) {
             ("", "") => "an unknown status".to_owned(),
             ("", signal) => format!("signal {signal}"),
