@@ -65,7 +65,10 @@ pub enum InstallError {
         name: String,
     },
     /// What was fetched is not what is pinned.
-    #[error("`{from}` is not the pinned file: its SHA-256 is {found}, and {expected} is pinned")]
+    #[error(
+        "`{from}` is not the pinned file{}: its SHA-256 is {found}, and {expected} is pinned",
+        if *is_web_page { ", but a web page" } else { "" }
+    )]
     WrongDigest {
         /// The path or URL.
         from: String,
@@ -73,6 +76,8 @@ pub enum InstallError {
         found: String,
         /// The digest of what should have come.
         expected: String,
+        /// Whether it looks like what a browser shows.
+        is_web_page: bool,
     },
     /// What was fetched is larger than it can be.
     #[error("`{from}` is larger than {limit} bytes")]
@@ -91,13 +96,19 @@ pub enum InstallError {
     /// The value of `THE_LOOP_MIRROR` is no URL.
     #[error("THE_LOOP_MIRROR is not a URL of a mirror (https://… or file:///…)")]
     BadMirror,
+    /// The value of `THE_LOOP_DOWNLOAD_TIMEOUT` is no time.
+    #[error("THE_LOOP_DOWNLOAD_TIMEOUT is `{value}`, and not a number of seconds from 1 to 3600")]
+    BadTimeout {
+        /// The value.
+        value: String,
+    },
     /// The download failed.
-    #[error("could not download `{url}`")]
+    #[error("could not download `{url}`: {why}")]
     Download {
         /// The URL.
         url: String,
         /// Why.
-        source: reqwest::Error,
+        why: String,
     },
     /// The server gave a little at each try, and never all.
     #[error("`{url}` was cut off too often")]
@@ -124,7 +135,7 @@ pub enum InstallError {
         version: String,
     },
     /// The server answered with something else than the file.
-    #[error("`{url}` was answered with status {status}")]
+    #[error("`{url}` was answered with status {}", download::status(*status))]
     Status {
         /// The URL.
         url: String,
@@ -281,7 +292,13 @@ impl Fetched {
             return Ok(Verified { file: self.file, from: self.from, is_bare });
         }
         let expected = pin.sha256.clone();
-        Err(InstallError::WrongDigest { from: self.from, found: self.sha256, expected })
+        let is_web_page = fetch::is_web_page(&self.file);
+        Err(InstallError::WrongDigest {
+            from: self.from,
+            found: self.sha256,
+            expected,
+            is_web_page,
+        })
     }
 }
 
@@ -296,7 +313,12 @@ impl Verified {
         if let Some(expected) = job.pin.binary_sha256.as_ref().filter(|e| **e != binary_sha256) {
             let from = format!("the program in {}", self.from);
             let expected = expected.clone();
-            return Err(InstallError::WrongDigest { from, found: binary_sha256, expected });
+            return Err(InstallError::WrongDigest {
+                from,
+                found: binary_sha256,
+                expected,
+                is_web_page: false,
+            });
         }
         Ok(Unpacked { from: self.from, binary_sha256 })
     }
@@ -365,7 +387,8 @@ pub fn take_out(
     match found {
         None => Err(InstallError::TooLarge { from, limit: SIZE_LIMIT }),
         Some(found) if found != sha256 => {
-            Err(InstallError::WrongDigest { from, found, expected: sha256.to_owned() })
+            let (expected, is_web_page) = (sha256.to_owned(), fetch::is_web_page(archive));
+            Err(InstallError::WrongDigest { from, found, expected, is_web_page })
         }
         Some(_) => unpack::one_member(archive, member, target, &from),
     }

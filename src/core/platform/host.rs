@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Version;
+use crate::base::process::shell_word;
 
 /// What was found out about the machine, as it was found.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +26,8 @@ pub struct Facts {
     pub programs: Vec<String>,
     /// Whether we run as root.
     pub is_root: bool,
+    /// Whether npm installs programs where only root may write.
+    pub npm_needs_root: bool,
 }
 
 impl Facts {
@@ -237,6 +240,9 @@ pub struct Host {
     pub wsl: bool,
     /// How a command that needs root is written.
     pub privilege: Privilege,
+    /// Whether `npm install -g` needs root.
+    #[serde(skip)]
+    pub npm_needs_root: bool,
 }
 
 impl Host {
@@ -281,6 +287,17 @@ impl Host {
                 () if has("doas") => Privilege::Doas,
                 () => Privilege::Su,
             },
+            npm_needs_root: facts.npm_needs_root,
+        }
+    }
+
+    /// A command that needs root, as it is written here.
+    pub fn as_root(&self, command: &str) -> String {
+        match self.privilege {
+            Privilege::Root => command.to_owned(),
+            Privilege::Sudo => format!("sudo {command}"),
+            Privilege::Doas => format!("doas {command}"),
+            Privilege::Su => format!("su -c {}", shell_word(command)),
         }
     }
 
