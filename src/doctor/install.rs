@@ -110,6 +110,16 @@ pub enum InstallError {
         /// Why.
         why: String,
     },
+    /// The server cannot show that it is the one that was meant.
+    #[error("could not download `{url}`: the certificate of {host} is not trusted: {why}")]
+    Certificate {
+        /// The URL.
+        url: String,
+        /// Whose certificate it is.
+        host: String,
+        /// Why.
+        why: String,
+    },
     /// The server gave a little at each try, and never all.
     #[error("`{url}` was cut off too often")]
     TooManyTries {
@@ -226,6 +236,7 @@ pub async fn install(
     let was_cut = matches!(
         result,
         Err(InstallError::Download { .. }
+            | InstallError::Certificate { .. }
             | InstallError::Status { .. }
             | InstallError::TooManyTries { .. })
     );

@@ -1,9 +1,12 @@
 //! What an install says: to a person at a terminal, to a program, and when it
 //! does not work.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::doctor::{Place, SYSTEM, result, test_tool, text};
+use crate::doctor::{Place, SYSTEM, result, test_tool, text, wait_until};
 use crate::install_faults::{Reply, Server};
 use crate::support::{TmuxServer, eventually};
 
@@ -44,7 +47,7 @@ async fn a_download_that_fails_says_what_happened_and_what_helps() {
     assert!(refused.contains("status 403 (Forbidden)"), "{refused}");
     assert!(refused.contains("wants to know who asks"), "{refused}");
 
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = said(&format!("http://{free}")).await;
     assert!(nobody.contains(&format!("no connection to {free}: Connection refused")), "{nobody}");
     assert!(nobody.contains("hint: is THE_LOOP_MIRROR right?"), "{nobody}");
@@ -54,6 +57,74 @@ async fn a_download_that_fails_says_what_happened_and_what_helps() {
     let page = said(&server.url).await;
     assert!(page.contains("is not the pinned file, but a web page: its SHA-256 is "), "{page}");
     assert!(page.contains("hint: a proxy or a network may want a login first"), "{page}");
+}
+
+/// Runs an install with these variables; gives its exit code and what it said.
+fn install(place: &Place, more: &[(&str, &str)]) -> (Option<i32>, String) {
+    let output = place.run(SYSTEM, INSTALL, more);
+    (output.status.code(), text(&output.stderr))
+}
+
+#[test]
+fn a_proxy_is_asked_for_what_is_elsewhere_and_named_when_it_refuses() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("http://me:s3cret@{}", listener.local_addr().unwrap());
+    let asked = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        stream.write_all(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n").unwrap();
+        line
+    });
+    let more = [("THE_LOOP_MIRROR", "https://mirror.invalid"), ("HTTPS_PROXY", proxy.as_str())];
+    let (code, said) = install(&Place::new(), &more);
+    assert_eq!(asked.join().unwrap(), "CONNECT mirror.invalid:443 HTTP/1.1\r\n");
+    assert_eq!(code, Some(1));
+    assert!(said.contains("no connection to mirror.invalid:443 (HTTPS_PROXY is set): "), "{said}");
+    assert!(!said.contains("s3cret"), "{said}");
+}
+
+#[test]
+fn a_certificate_counts_when_its_authority_is_trusted_here() {
+    let place = Place::new();
+    let dir = place.path("tls");
+    let served = dir.join(&PATH[1..]);
+    std::fs::create_dir_all(served.parent().unwrap()).unwrap();
+    std::fs::copy(test_tool("ttyd"), &served).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // An authority, and a server that it vouches for.
+    let script = format!(
+        "set -e
+        new='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
+        openssl req -x509 $new -keyout ca.key -out ca.pem -days 2 -subj /CN=authority
+        openssl req $new -keyout key.pem -out request.pem -subj /CN=localhost
+        echo subjectAltName=DNS:localhost > extensions
+        openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
+            -extfile extensions -out cert.pem
+        exec openssl s_server -quiet -accept {port} -cert cert.pem -key key.pem -WWW"
+    );
+    let spawned = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(&dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut server = spawned.unwrap();
+    wait_until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let mirror = format!("https://localhost:{port}");
+    let ca = dir.join("ca.pem").display().to_string();
+    let unknown = install(&place, &[("THE_LOOP_MIRROR", mirror.as_str())]);
+    let trusted = [("THE_LOOP_MIRROR", mirror.as_str()), ("SSL_CERT_FILE", ca.as_str())];
+    let known = install(&place, &trusted);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(unknown.0, Some(1));
+    let said = unknown.1;
+    assert!(said.contains("the certificate of localhost is not trusted: UnknownIssuer"), "{said}");
+    assert!(said.contains("hint: SSL_CERT_FILE names"), "{said}");
+    assert!(!said.contains("trying again"), "{said}");
+    assert_eq!(known.0, Some(0), "{}", known.1);
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -192,13 +192,16 @@ fn explain(name: &str, pin: &Pin, source: &Source, error: &InstallError) -> Fail
         InstallError::Status { status: 401 | 403 | 407, .. } => {
             failure.hint("the server, or a proxy before it, wants to know who asks").hint(elsewhere)
         }
+        InstallError::Certificate { .. } => failure
+            .hint("SSL_CERT_FILE names a file with the authorities that are trusted")
+            .hint(elsewhere),
         InstallError::Download { .. } if mirror.is_some() => failure
-            .hint("is THE_LOOP_MIRROR right? Then run it again: it goes on where it was cut off")
+            .hint("is THE_LOOP_MIRROR right? Then run it again: what came is kept")
             .hint(elsewhere),
         InstallError::Download { .. }
         | InstallError::Status { .. }
         | InstallError::TooManyTries { .. } => failure
-            .hint("run it again: it goes on where it was cut off")
+            .hint("run it again: what came is kept")
             .hint("where a proxy is needed, HTTPS_PROXY names it")
             .hint(elsewhere),
         InstallError::DoesNotRun { why, .. } if matches!(**why, Trouble::Denied) => {

@@ -122,6 +122,7 @@ impl Download<'_> {
         let response = request.send().await.map_err(|error| {
             let again = !error.is_redirect() && !error.is_builder();
             let error = self.failed(&error);
+            let again = again && !matches!(error, InstallError::Certificate { .. });
             if again { Stop::Again(error, None) } else { Stop::Final(error) }
         })?;
         let status = response.status();
@@ -179,6 +180,13 @@ impl Download<'_> {
         }
     }
 
+    /// The variable that names a proxy for this URL.
+    fn proxy(&self) -> Option<&'static str> {
+        let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+        let is_set = |name: &&str| self.env.var_os(name).is_some();
+        names.into_iter().find(is_set).filter(|_| !is_loopback(self.url))
+    }
+
     fn is_pinned(&self, digest: &str) -> bool {
         self.pinned.contains(&digest)
     }
@@ -193,13 +201,23 @@ impl Download<'_> {
         // The number of an error helps nobody.
         let cause = cause.split(" (os error").next().unwrap_or_default();
         let host = self.url.host_str().unwrap_or_default();
+        if let Some((_, why)) = cause.split_once("invalid peer certificate: ") {
+            let (url, host, why) = (shown(self.url), host.to_owned(), why.to_owned());
+            return InstallError::Certificate { url, host, why };
+        }
         let port = self.url.port_or_known_default().unwrap_or_default();
         let why = match () {
             () if error.is_redirect() => cause.to_owned(),
             () if error.is_connect() && error.is_timeout() => {
                 format!("{host}:{port} could not be reached in time (timed out)")
             }
-            () if error.is_connect() => format!("no connection to {host}:{port}: {cause}"),
+            () if error.is_connect() => {
+                let through = match self.proxy() {
+                    Some(name) => format!(" ({name} is set)"),
+                    None => String::new(),
+                };
+                format!("no connection to {host}:{port}{through}: {cause}")
+            }
             () if error.is_timeout() => format!("{host} did not go on in time (timed out)"),
             () => format!("{host} cut the connection: {cause}"),
         };
