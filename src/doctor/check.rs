@@ -8,6 +8,7 @@ use fs_err as fs;
 
 use super::Needs;
 use super::finding::{Finding, Severity};
+use super::probe::QUARANTINE;
 use super::repair::Repair;
 use super::resolve::{Lost, Resolution};
 use super::tool::{Origin, Tool, ToolId};
@@ -168,10 +169,12 @@ fn remedy_for_trouble(id: ToolId, lost: &Lost, host: &Host) -> Remedy {
         (Trouble::NotExecutable, _) => {
             Remedy::command(as_owner(host, &format!("chmod +x {path}"), &lost.path))
         }
+        (Trouble::Quarantined, _) => Remedy::command(format!("xattr -d {QUARANTINE} {path}")),
         _ if configured => Remedy::default(),
         _ => remedy_for(id.data(), host),
     };
     match (&lost.why, lost.origin) {
+        (Trouble::Quarantined, _) => {}
         (_, Origin::Managed) => {
             remedy = Remedy::command(format!("{INSTALL}{name}"));
         }
@@ -234,6 +237,8 @@ mod tests {
         assert_eq!(again.commands, ["the-loop doctor --install tmux"]);
         let chmod = remedy(Trouble::NotExecutable, Origin::System);
         assert_eq!(chmod.commands, ["chmod +x '/a b/tmux'"]);
+        let held = remedy(Trouble::Quarantined, Origin::Managed);
+        assert_eq!(held.commands, ["xattr -d com.apple.quarantine '/a b/tmux'"]);
         let configured = remedy(Trouble::Missing, Origin::Configured);
         assert!(configured.note.unwrap().contains("tools.tmux.path"));
     }

@@ -107,6 +107,12 @@ pub enum Trouble {
         /// What it did, or did not do.
         what: String,
     },
+    /// Somebody is writing it at this moment.
+    #[error("is being written to by another process")]
+    Busy,
+    /// macOS keeps what was downloaded from running.
+    #[error("is held in quarantine by macOS")]
+    Quarantined,
     /// It could not be looked at.
     #[error("could not be looked at: {}", chain(source))]
     Unreadable {

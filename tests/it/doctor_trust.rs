@@ -177,6 +177,25 @@ fn what_is_named_like_a_tool_and_is_no_program_is_named() {
 }
 
 #[test]
+fn a_program_that_is_being_written_is_named_as_such() {
+    let place = Place::new();
+    let program = place.path("bin/tmux");
+    std::fs::copy(test_tool("tmux-3.6a"), &program).unwrap();
+    let writer = std::fs::OpenOptions::new().append(true).open(&program).unwrap();
+    // Some kernels let it run.
+    let refused = Command::new(&program).arg("-V").output().is_err();
+    let args = ["doctor", "--json", "--only", "tmux.found"];
+    let report = json(&place.run("BIN", &args, &[]));
+    drop(writer);
+    if refused {
+        let what = finding(&report, "tmux.runs")["what"].as_str().unwrap();
+        assert!(what.ends_with("is being written to by another process"), "{what}");
+    }
+    let report = json(&place.run("BIN", &args, &[]));
+    assert_eq!(severity(&report, "tmux.found"), "ok");
+}
+
+#[test]
 fn a_program_that_others_can_change_is_never_run() {
     let place = Place::new();
     let ran = place.path("ran");

@@ -25,13 +25,6 @@ impl Notes {
     }
 }
 
-impl Drop for Notes {
-    /// A bar is taken away also when the download is given up.
-    fn drop(&mut self) {
-        Progress::done(self);
-    }
-}
-
 impl Progress for Notes {
     fn say(&self, text: &str) {
         self.done();
