@@ -184,7 +184,7 @@ async fn work(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode, F
 
 async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode, Failure> {
     let mut asked = Asked::new(context, &args.modes);
-    if args.report && asked.config.is_none() {
+    if args.report && asked.about_config.severity == Severity::Error {
         asked.about_config = bundle::masked(asked.about_config);
     }
     let mut report = asked.check_up(context, dirs, &args.only).await;

@@ -10,7 +10,7 @@ use fs_err as fs;
 use super::program::elf_bits;
 use super::tool::{Origin, Tool};
 use crate::base::env::Env;
-use crate::core::platform::{Facts, Host};
+use crate::core::platform::{Facts, Host, Privilege};
 
 /// How long `sw_vers` may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -41,11 +41,7 @@ pub async fn gather(env: &Env) -> Host {
             .find_map(|path| fs::read_to_string(path).ok()),
         macos_version: macos_version(env).await,
         present: kept(Facts::ASKED, |path| Path::new(path).exists()),
-        programs: kept(Facts::PROGRAMS, |program| {
-            // Node's is told by PATH alone: where it lies is nobody's convention.
-            let usual = USUAL_DIRS.iter().map(PathBuf::from).filter(|_| program != "npm");
-            on_path.iter().cloned().chain(usual).any(|dir| dir.join(program).is_file())
-        }),
+        programs: kept(Facts::PROGRAMS, |program| is_there(&on_path, program)),
         is_root: rustix::process::geteuid().is_root(),
         npm_needs_root: npm_needs_root(env, &on_path),
     })
@@ -74,6 +70,18 @@ fn npmrc_prefix(env: &Env) -> Option<PathBuf> {
     })?;
     let below = ["~/", "${HOME}/"].iter().find_map(|start| value.strip_prefix(start));
     Some(below.map_or_else(|| PathBuf::from(&value), |below| home.join(below)))
+}
+
+/// How a command that needs root is written here.
+pub fn privilege(env: &Env) -> Privilege {
+    let on_path = env.path_dirs();
+    Privilege::of(rustix::process::geteuid().is_root(), |program| is_there(&on_path, program))
+}
+
+fn is_there(on_path: &[PathBuf], program: &str) -> bool {
+    // Node's is told by PATH alone: where it lies is nobody's convention.
+    let usual = USUAL_DIRS.iter().map(PathBuf::from).filter(|_| program != "npm");
+    on_path.iter().cloned().chain(usual).any(|dir| dir.join(program).is_file())
 }
 
 fn kept(names: &[&str], keep: impl Fn(&str) -> bool) -> Vec<String> {

@@ -26,6 +26,7 @@ use super::probe;
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
 use crate::base::env::Env;
+use crate::base::failure::plain;
 use crate::base::files::lock::LockError;
 use crate::core::platform::{Pin, Version};
 
@@ -137,7 +138,7 @@ pub enum InstallError {
         holder: String,
     },
     /// There is no such managed version.
-    #[error("{tool} {version} is not installed by the-loop")]
+    #[error("{} is not installed by the-loop", format!("{tool} {version}").trim_end())]
     NotInstalled {
         /// The tool.
         tool: &'static str,
@@ -173,12 +174,12 @@ pub enum InstallError {
         why: Box<Trouble>,
     },
     /// A file could not be read or written.
-    #[error("could not use `{}`", path.display())]
+    #[error("{}", of_file(path, cause))]
     File {
         /// The path.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The lock of the tool's folder could not be taken.
     #[error("could not lock the folder of {tool}")]
@@ -371,7 +372,14 @@ impl Probed {
 /// Wraps the error of a file operation.
 fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> InstallError {
     let path = path.into();
-    move |source| InstallError::File { path, source }
+    move |cause| InstallError::File { path, cause }
+}
+
+/// Most causes name the path themselves.
+fn of_file(path: &Path, cause: &io::Error) -> String {
+    let (path, cause) = (path.display().to_string(), cause.to_string());
+    let plain = plain(&cause);
+    if cause.contains(&path) { plain.to_owned() } else { format!("`{path}`: {plain}") }
 }
 
 /// The digest of a file, at most `limit` bytes long.

@@ -304,6 +304,20 @@ fn a_child_of_a_probe_that_leaves_its_group_ends_with_the_doctor() {
 }
 
 #[test]
+fn a_job_of_the_shell_that_became_the_doctor_is_left_alone() {
+    let place = Place::new();
+    let script = "sleep 60 >/dev/null 2>&1 & echo $!; exec \"$0\" doctor --only locale";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_the-loop")])
+        .env("HOME", place.path("home"))
+        .output()
+        .unwrap();
+    let job: i32 = text(&output.stdout).lines().next().unwrap().parse().unwrap();
+    let ended = kill_process(Pid::from_raw(job).unwrap(), Signal::KILL);
+    assert!(output.status.success() && ended.is_ok(), "{}", text(&output.stderr));
+}
+
+#[test]
 fn what_a_killed_doctor_left_is_ended_by_the_next() {
     let place = Place::new();
     let real = std::fs::canonicalize("/usr/bin/tmux").unwrap();

@@ -147,6 +147,18 @@ fn a_time_out_that_is_none_is_a_fault_of_the_call() {
 }
 
 #[test]
+fn a_place_where_nothing_can_be_made_is_named_once() {
+    let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();
+    let args = [INSTALL, &["--offline", &folder]].concat();
+    let output = Place::new().run(SYSTEM, &args, &[("THE_LOOP_HOME", "/dev/null")]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    let place = "`/dev/null/data/tools/ttyd`: Not a directory\n";
+    assert!(said.contains(place) && said.matches("/dev/null").count() == 1, "{said}");
+    assert!(said.contains("hint: `the-loop doctor --only disk` says"), "{said}");
+}
+
+#[test]
 fn one_that_cannot_be_removed_keeps_no_other() {
     let place = Place::new();
     let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();

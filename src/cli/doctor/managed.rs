@@ -207,6 +207,9 @@ fn explain(name: &str, pin: &Pin, source: &Source, error: &InstallError) -> Fail
         InstallError::DoesNotRun { why, .. } if matches!(**why, Trouble::Denied) => {
             failure.hint("set THE_LOOP_HOME to a directory from which programs can be run")
         }
+        InstallError::File { .. } => {
+            failure.hint("`the-loop doctor --only disk` says what stands in the way there")
+        }
         InstallError::Lock { source: LockError::Io { path, .. }, .. } if is_odd(path) => {
             failure.hint(format!("remove it: rm {}", shell_word(&path.to_string_lossy())))
         }

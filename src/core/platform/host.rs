@@ -218,6 +218,28 @@ pub enum Privilege {
     Su,
 }
 
+impl Privilege {
+    /// What there is: root itself, else one of the programs that are here.
+    pub fn of(is_root: bool, has: impl Fn(&str) -> bool) -> Self {
+        match () {
+            () if is_root => Self::Root,
+            () if has("sudo") => Self::Sudo,
+            () if has("doas") => Self::Doas,
+            () => Self::Su,
+        }
+    }
+
+    /// A command that needs root, as it is written with this.
+    pub fn command(self, command: &str) -> String {
+        match self {
+            Self::Root => command.to_owned(),
+            Self::Sudo => format!("sudo {command}"),
+            Self::Doas => format!("doas {command}"),
+            Self::Su => format!("su -c {}", shell_word(command)),
+        }
+    }
+}
+
 /// The machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -281,24 +303,14 @@ impl Host {
             managers,
             container: Facts::CONTAINER.iter().any(|path| there(path)),
             wsl: kernel.contains("microsoft") || kernel.contains("wsl"),
-            privilege: match () {
-                () if facts.is_root => Privilege::Root,
-                () if has("sudo") => Privilege::Sudo,
-                () if has("doas") => Privilege::Doas,
-                () => Privilege::Su,
-            },
+            privilege: Privilege::of(facts.is_root, has),
             npm_needs_root: facts.npm_needs_root,
         }
     }
 
     /// A command that needs root, as it is written here.
     pub fn as_root(&self, command: &str) -> String {
-        match self.privilege {
-            Privilege::Root => command.to_owned(),
-            Privilege::Sudo => format!("sudo {command}"),
-            Privilege::Doas => format!("doas {command}"),
-            Privilege::Su => format!("su -c {}", shell_word(command)),
-        }
+        self.privilege.command(command)
     }
 
     /// The machine in a few words: `Debian GNU/Linux 12 (bookworm), x86_64, glibc`.

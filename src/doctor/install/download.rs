@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::source::{is_allowed, is_loopback, shown};
 use super::{InstallError, Progress, checkpoint, file_error};
 use crate::base::env::Env;
-use crate::base::failure::chain;
+use crate::base::failure::{chain, plain};
 use crate::base::text::{cap, visible};
 
 /// How long a server may take to be reached.
@@ -198,8 +198,7 @@ impl Download<'_> {
             bottom = cause;
         }
         let cause = bottom.to_string();
-        // The number of an error helps nobody.
-        let cause = cause.split(" (os error").next().unwrap_or_default();
+        let cause = plain(&cause);
         let host = self.url.host_str().unwrap_or_default();
         if let Some((_, why)) = cause.split_once("invalid peer certificate: ") {
             let (url, host, why) = (shown(self.url), host.to_owned(), why.to_owned());

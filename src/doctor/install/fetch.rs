@@ -110,7 +110,7 @@ fn too_large(error: io::Error, from: &str, path: &Path) -> InstallError {
     if error.kind() == io::ErrorKind::FileTooLarge {
         InstallError::TooLarge { from: from.to_owned(), limit: SIZE_LIMIT }
     } else {
-        InstallError::File { path: path.to_path_buf(), source: error }
+        InstallError::File { path: path.to_path_buf(), cause: error }
     }
 }
 
