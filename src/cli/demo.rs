@@ -86,8 +86,11 @@ async fn play(
     stage_out: &mut Option<Stage>,
 ) -> Result<(), Failure> {
     title(context, "1. The doctor looks at this host");
-    let needs =
-        Needs { runner: Some(RunnerKind::Tmux), harness: Some(HarnessName::Demo), web: false };
+    let needs = Needs {
+        runner: Some(RunnerKind::Tmux),
+        harness: Some(HarnessName::Demo),
+        ..Needs::default()
+    };
     let household = Household::enter();
     let report = doctor::examine(&context.env, &context.dirs()?, &Tools::default(), &needs).await;
     drop(household);
