@@ -18,13 +18,13 @@ use fs_err::os::unix::fs::OpenOptionsExt as _;
 use self::ask::{ask, words};
 use self::found::Found;
 use super::Context;
-use super::doctor::managed::Notes;
 use super::doctor::needs_of;
+use super::doctor::notes::Notes;
 use super::setup::failure;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind};
 use crate::base::ids::Repo;
-use crate::base::process::shell_word;
+use crate::base::process::{Household, shell_word};
 use crate::base::text::visible;
 use crate::core::config::{HarnessName, RunnerKind, SpawnPolicy, Starter};
 use crate::doctor;
@@ -235,8 +235,11 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let asks = !args.yes && printer.can_ask();
     let mut agree =
         |question: &str| asks && ask(printer, question, "yes", read_yes).unwrap_or_default();
-    let notes = Notes::new(printer);
-    if !Box::pin(doctor::offer_installs(&request, &source, &notes, &mut agree)).await {
+    let notes = Notes::new(context);
+    let household = Household::enter();
+    let is_ready = Box::pin(doctor::offer_installs(&request, &source, &notes, &mut agree)).await;
+    drop(household);
+    if !is_ready {
         printer.note("\nThis host is not ready yet; `the-loop doctor` looks again.");
     }
     printer.note("\nNext:");

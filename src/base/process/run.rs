@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use super::{Invocation, StoredInvocation};
 use crate::base::text::{cap, visible};
 
-/// How long a program that was asked to end may take before it is killed.
+/// How long a program that was asked to end may take before it is killed, and
+/// its output may stay open after it has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// What a finished program left.
@@ -128,7 +129,8 @@ impl Invocation {
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();
         let io_error = |source| ExecError::Io { command: self.display(), source };
-        let work = async {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let talk = async {
             let write = async {
                 if let Some(mut pipe) = stdin {
                     // A program that does not read all of its input has a reason to.
@@ -137,20 +139,33 @@ impl Invocation {
             };
             let ((), stdout, stderr) = tokio::join!(
                 write,
-                read_bounded(stdout, self.output_limit),
-                read_bounded(stderr, self.output_limit)
+                read_bounded(stdout, self.output_limit, &mut out),
+                read_bounded(stderr, self.output_limit, &mut err)
             );
-            Ok::<_, io::Error>((stdout?, stderr?))
+            stdout.and(stderr)
         };
         let mut guard = GroupGuard { group: group.filter(|_| self.own_group) };
         let finished = tokio::time::timeout(self.deadline, async {
-            let (stdout, stderr) = work.await?;
-            Ok::<_, io::Error>(Output { status: child.wait().await?, stdout, stderr })
+            let mut talk = std::pin::pin!(talk);
+            tokio::select! {
+                said = &mut talk => {
+                    said?;
+                    child.wait().await
+                }
+                status = child.wait() => {
+                    // One that it left behind may hold its output for ever.
+                    if let Ok(said) = tokio::time::timeout(GRACE, talk).await {
+                        said?;
+                    }
+                    status
+                }
+            }
         })
         .await;
         if let Ok(result) = finished {
             guard.group = None;
-            return result.map_err(io_error);
+            let status = result.map_err(io_error)?;
+            return Ok(Output { status, stdout: out, stderr: err });
         }
         // The group is signalled while the child is unreaped, so its id is still ours.
         if let Some(group) = group {
@@ -249,14 +264,17 @@ impl Drop for GroupGuard {
 
 /// Reads a stream to its end and keeps its first `limit` bytes, so that a
 /// program which writes without end is drained and not believed.
-async fn read_bounded(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
-    let Some(mut stream) = stream else { return Ok(Vec::new()) };
-    let mut kept = Vec::new();
+async fn read_bounded(
+    stream: Option<impl AsyncRead + Unpin>,
+    limit: usize,
+    kept: &mut Vec<u8>,
+) -> io::Result<()> {
+    let Some(mut stream) = stream else { return Ok(()) };
     let mut buffer = vec![0; 8192];
     loop {
         let read = stream.read(&mut buffer).await?;
         if read == 0 {
-            return Ok(kept);
+            return Ok(());
         }
         let room = limit.saturating_sub(kept.len()).min(read);
         kept.extend_from_slice(&buffer[..room]);
@@ -295,6 +313,13 @@ mod tests {
             shell("env | grep -c CARGO; cat; echo no >&2").stdin("in").run().await.unwrap();
         assert_eq!(output.stdout_text(), "0\nin");
         assert_eq!(output.complaint(), "no");
+    }
+
+    #[tokio::test]
+    async fn a_child_that_keeps_the_output_keeps_no_one_waiting() {
+        let output = shell("sleep 3 & echo told").run().await.unwrap();
+        assert_eq!(output.stdout_text(), "told\n");
+        assert!(output.status.success());
     }
 
     #[tokio::test]
