@@ -25,6 +25,9 @@ mod terminfo;
 pub mod tool;
 pub mod trouble;
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
@@ -136,6 +139,17 @@ pub async fn check_up(request: &Request<'_>) -> Report {
 /// tells a version which is new enough. Whoever starts something examines.
 pub async fn find(id: ToolId, env: &Env, dirs: &Dirs, tools: &Tools) -> Option<Tool> {
     resolve::Search { env, dirs, tools }.find(id).await
+}
+
+/// The GitHub CLI, when it is on the part of `PATH` that is looked into. Nothing
+/// depends on it: it is only asked who somebody is, and is found out to work by
+/// its answer.
+pub fn github_cli(env: &Env) -> Option<Tool> {
+    let is_program = |path: &PathBuf| {
+        fs_err::metadata(path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
+    };
+    let path = path::usable(env).into_iter().map(|dir| dir.join("gh")).find(is_program)?;
+    Some(Tool::candidate("gh", &path, Origin::System, env))
 }
 
 /// Like [`examine`], on a machine that is given: its guidance is that machine's.

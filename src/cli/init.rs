@@ -3,6 +3,7 @@
 
 mod ask;
 mod found;
+mod gh;
 mod github;
 mod remotes;
 
@@ -265,6 +266,12 @@ fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<
     }
     if let Some((login, who)) = &found.login {
         printer.note(&format!("found    you are {login} ({who})"));
+    }
+    if let Some(host) = &found.refused_at {
+        printer.note(&format!(
+            "warning: {host} does not take the GitHub CLI's log-in any more:\n  \
+             `gh auth login --hostname {host}` renews it"
+        ));
     }
     if let Some(claude) = &found.claude {
         let path = visible(&claude.path().display().to_string());

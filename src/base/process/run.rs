@@ -83,9 +83,39 @@ pub enum ExecError {
 pub(crate) fn ending(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
+        (None, Some(signal)) => match signal_name(signal) {
+            Some(name) => format!("signal {signal} ({name})"),
+            None => format!("signal {signal}"),
+        },
         (None, None) => "an unknown status".to_owned(),
     }
+}
+
+/// The name of a signal that ends programs; its number differs by platform.
+fn signal_name(number: i32) -> Option<&'static str> {
+    let named = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+        (Signal::VTALARM, "SIGVTALRM"),
+        (Signal::PROF, "SIGPROF"),
+        (Signal::SYS, "SIGSYS"),
+    ];
+    named.into_iter().find(|(signal, _)| signal.as_raw() == number).map(|(_, name)| name)
 }
 
 impl Invocation {
@@ -319,6 +349,20 @@ mod tests {
             () = started => {}
         }
         is_gone(&pid_file).await;
+    }
+
+    #[tokio::test]
+    async fn input_that_is_not_read_stops_nobody() {
+        // More than a pipe holds, to one that ends, closes it, or is slow.
+        for (script, said) in [
+            ("exit 3", ""),
+            ("exec <&-; sleep 0.1; echo on; exit 3", "on\n"),
+            ("head -c 5; exit 3", "xxxxx"),
+            ("sleep 0.1; wc -c | tr -d ' '; exit 3", "1048576\n"),
+        ] {
+            let output = shell(script).stdin(vec![b'x'; 1 << 20]).run().await.unwrap();
+            assert_eq!((output.status.code(), output.stdout_text().as_str()), (Some(3), said));
+        }
     }
 
     #[tokio::test]

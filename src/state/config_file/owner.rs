@@ -198,10 +198,22 @@ mod tests {
             with(0o646).unwrap_err(),
             "refused `/p/it's`: everybody can write to it\nchmod go-w '/p/it'\\''s'"
         );
-        let said = with(0o664).unwrap_err();
-        assert!(said.ends_with("can write to it\nchmod g-w '/p/it'\\''s'"), "{said}");
-
         let metadata = fs::metadata(file.path()).unwrap();
+        let said = with(0o664).unwrap_err().replace(&metadata.gid().to_string(), "GID");
+        insta::assert_snapshot!(said, @r"
+        refused `/p/it's`: the group GID can write to it
+        chmod g-w '/p/it'\''s'
+        ");
+
+        let not_me = metadata.uid() + 1;
+        let said = judge(Path::new("/p"), &metadata, &Accounts::default(), not_me).unwrap_err();
+        let said = format!("{said}\n{}", said.remedy()).replace(&not_me.to_string(), "ME");
+        let said = said.replace(&format!("user {}", metadata.uid()), "user OWNER");
+        insta::assert_snapshot!(said, @r"
+        refused `/p`: it belongs to the user OWNER, not to the user ME
+        chown ME '/p'
+        ");
+
         let said = judge(Path::new("/p"), &metadata, &accounts(), 1000_u32.max(metadata.uid() + 1))
             .unwrap_err();
         assert!(said.why.starts_with("it belongs to "), "{said}");
