@@ -12,6 +12,7 @@ pub mod checks;
 pub mod finding;
 pub mod host;
 pub mod install;
+mod named;
 mod narrow;
 mod offer;
 mod path;
@@ -31,6 +32,7 @@ use crate::core::platform::Host;
 
 pub use checks::{Project, client_for, secret_command};
 pub use finding::{Finding, Severity};
+pub use named::named;
 pub use offer::offer_installs;
 pub use report::Report;
 pub use tool::{Origin, Tool, ToolId};

@@ -3,6 +3,7 @@
 
 pub mod demo_agent;
 pub mod dispatch;
+pub mod notify;
 pub mod pane_log;
 pub mod runner;
 pub mod tmux;

@@ -104,6 +104,11 @@ pub enum Signal {
     },
     /// A turn ended.
     TurnEnded,
+    /// A turn ended with an error of the model's service.
+    TurnFailed {
+        /// What went wrong, on one line.
+        why: String,
+    },
     /// It waits for a person.
     Waiting {
         /// What for, on one line.

@@ -9,18 +9,22 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::failure::chain;
-use crate::base::ids::{DeliveryId, Slug};
-use crate::core::dispatch::{Delivered, Hosting, StartFailure};
+use crate::base::ids::Slug;
+use crate::core::dispatch::{Batch, Delivered, Hosting, StartFailure};
+use crate::core::harness::Harness;
 use crate::core::outcome::Reason;
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::state::drive::Drive;
 use crate::state::paths::StatePaths;
 use crate::state::registry::{Registry, RegistryError};
 
+mod attention;
 mod inject;
 mod process;
 mod signals;
 mod tmux;
+mod told;
+mod tracer;
 
 pub use process::{ProcessRunner, ProcessRunnerParts, end_turn, resume_invocation};
 pub use signals::SignalLog;
@@ -28,6 +32,15 @@ pub use tmux::{TmuxRunner, TmuxRunnerParts};
 
 /// How often a session that is held is looked at.
 const LOOK_HELD: Duration = Duration::from_millis(200);
+
+/// How a delivery that is under way is stopped.
+#[derive(Debug, Clone, Default)]
+pub struct Brakes {
+    /// The session ends: nothing that was not submitted is waited for.
+    pub call_off: CancellationToken,
+    /// Something else goes first: what was not typed yet is given back.
+    pub give_way: CancellationToken,
+}
 
 /// The runners, behind one contract.
 #[derive(Debug, Clone)]
@@ -60,23 +73,21 @@ impl Runners {
             return Ok(Hosting::Held(Reason::SessionPaused));
         }
         match self.of(&record)? {
-            SessionRunner::Tmux(runner) => runner.start(slug).await.map(|()| Hosting::Live),
+            SessionRunner::Tmux(runner) => {
+                runner.attend(slug, Harness::named(record.harness));
+                runner.start(slug).await.map(|()| Hosting::Live)
+            }
             SessionRunner::Process(runner) => runner.start(&record).await,
         }
     }
 
-    /// Hands a delivery to a session that was started, and waits until the agent
-    /// took it. `call_off` ends the wait while nothing was submitted.
-    pub async fn deliver(
-        &self,
-        slug: &Slug,
-        delivery: &DeliveryId,
-        call_off: &CancellationToken,
-    ) -> Delivered {
+    /// Hands deliveries, as one text, to a session that was started, and waits
+    /// until the agent took it.
+    pub async fn deliver(&self, slug: &Slug, batch: &Batch, brakes: &Brakes) -> Delivered {
         match self.record(slug).and_then(|record| self.of(&record)) {
-            Ok(SessionRunner::Tmux(runner)) => runner.deliver(slug, delivery, call_off).await,
+            Ok(SessionRunner::Tmux(runner)) => runner.deliver(slug, batch, brakes).await,
             Ok(SessionRunner::Process(runner)) => {
-                Box::pin(runner.deliver(slug, delivery, call_off)).await
+                Box::pin(runner.deliver(slug, &batch.deliveries, &brakes.call_off)).await
             }
             Err(failure) => Delivered::Broken(failure.detail),
         }
@@ -103,6 +114,20 @@ impl Runners {
                 return;
             }
             tokio::time::sleep(LOOK_HELD).await;
+        }
+    }
+
+    /// Shows those who look at a session how many events wait for it.
+    pub(super) async fn show_waiting(&self, slug: &Slug, number: usize) {
+        if let Some(tmux) = &self.tmux {
+            tmux.show_waiting(slug, number).await;
+        }
+    }
+
+    /// Hides the counts that an earlier receiver left.
+    pub(super) async fn hide_all_waiting(&self) {
+        if let Some(tmux) = &self.tmux {
+            tmux.hide_all_waiting().await;
         }
     }
 

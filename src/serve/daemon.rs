@@ -23,6 +23,7 @@ use crate::core::routing::OwnVoice;
 use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
+use crate::host::notify::Notifier;
 use crate::host::runner::{
     ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
 };
@@ -187,7 +188,7 @@ impl Daemon {
         let url = self.url();
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
         let Self { templates, metrics_listener, live, reloader, .. } = self;
-        let Setup { config, read, paths, secret, tmux, program, harnesses, clock, .. } = setup;
+        let Setup { config, read, env, paths, secret, tmux, program, harnesses, clock } = setup;
         let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
         if registry.is_swept() {
@@ -217,6 +218,7 @@ impl Daemon {
             inbox: inbox.clone(),
             clock: clock.clone(),
         }));
+        let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
         let tmux = tmux.map(|tmux| {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
                 tmux,
@@ -228,8 +230,14 @@ impl Daemon {
                 inbox: inbox.clone(),
                 watcher,
                 clock: clock.clone(),
+                notifier: notifier.clone(),
+                tasks: tasks.clone(),
+                stop: stop.clone(),
             }))
         });
+        if let Some(tmux) = &tmux {
+            tmux.attend_all();
+        }
         let runner = Runners { registry: registry.clone(), paths: paths.clone(), process, tmux };
         let dispatcher = dispatch::start(
             runner,
@@ -246,7 +254,7 @@ impl Daemon {
             config: live,
             own_voice,
             templates,
-            dispatcher,
+            dispatcher: dispatcher.clone(),
             arrived: Arc::clone(&arrived),
             sight,
             clock: clock.clone(),
@@ -274,6 +282,7 @@ impl Daemon {
         let control_app = control::router(Control {
             inbox: inbox.clone(),
             registry: registry.clone(),
+            dispatcher,
             arrived: Arc::clone(&arrived),
             reloader,
             stop: stop.clone(),

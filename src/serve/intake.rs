@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
-use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
+use crate::base::ids::{HarnessSessionId, Marker, Slug, WorkItem};
 use crate::base::random;
 use crate::base::text::{cap, visible};
 use crate::core::config::{LiveConfig, Routing, RunnerKind};
@@ -22,7 +22,8 @@ use crate::core::routing::{self, Action, Decision, OwnVoice, prompt};
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus, TOLD_CHECKS};
 use crate::host::dispatch::DispatchHandle;
 use crate::state::inbox::{
-    About, DeliveryKind, Inbox, InboxError, LocalMessage, Route, RouteAction, Step, StoredDelivery,
+    About, DeliveryKind, Inbox, InboxError, LocalMessage, QueuedDelivery, Route, RouteAction, Step,
+    StoredDelivery,
 };
 use crate::state::registry::Registry;
 
@@ -72,12 +73,7 @@ impl Intake {
                     {
                         tracing::error!(item = %delivery.item, error, "could not record a session");
                     }
-                    let task = match delivery.action {
-                        RouteAction::Deliver => Task::Deliver,
-                        RouteAction::Close => Task::Close,
-                    };
-                    let (slug, delivery) = (delivery.slug, delivery.id);
-                    self.dispatcher.enqueue(Job { delivery, slug, task }).await;
+                    self.dispatcher.enqueue(left_over(delivery)).await;
                 }
             }
             Err(error) => tracing::error!(error = %chain(&error), "could not read the queue"),
@@ -116,6 +112,9 @@ impl Intake {
                 if let Some(job) = decided.job {
                     self.dispatcher.enqueue(job).await;
                 }
+                if let Some(slug) = decided.paused {
+                    self.dispatcher.paused(slug).await;
+                }
             }
         }
     }
@@ -149,8 +148,8 @@ impl Intake {
             Some(text) => (prompt::render_local(text, &item, &marker), RouteAction::Deliver),
             None => (String::new(), RouteAction::Close),
         };
-        let route =
-            Route { slug: item.slug(), item, marker, prompt, start: false, url: None, action };
+        let (slug, now) = (item.slug(), message.now);
+        let route = Route { slug, item, marker, prompt, start: false, url: None, action, now };
         Decided::queued(delivery, Reason::SentByHand, route)
     }
 
@@ -180,8 +179,13 @@ impl Intake {
         let Decision { item, reason, action, .. } = &decision;
         let short = item.as_ref().map(WorkItem::short);
         if let (Some(item), Action::Pause | Action::Resume) = (item, action) {
-            return match self.set_paused(item, *action == Action::Pause) {
-                Ok(()) => Decided::ended(delivery, State::Done, *reason, short),
+            let pauses = *action == Action::Pause;
+            return match self.set_paused(item, pauses) {
+                Ok(()) => {
+                    let mut decided = Decided::ended(delivery, State::Done, *reason, short);
+                    decided.paused = pauses.then(|| item.slug());
+                    decided
+                }
                 Err(error) => Decided::unreadable(delivery, &error),
             };
         }
@@ -212,10 +216,14 @@ impl Intake {
             start: is_start,
             url: decision.url.clone(),
             action: if message.is_some() { RouteAction::Deliver } else { RouteAction::Close },
+            now: message.is_some_and(|message| message.now),
         };
         let limited = message.is_some() && self.is_too_much(item, session.as_ref());
         let reason = if limited { Reason::RateLimited } else { *reason };
         let mut decided = Decided::queued(delivery, reason, route);
+        if let Some(job) = &mut decided.job {
+            job.gathers = message.is_some_and(|message| message.review.is_some()) && !job.now;
+        }
         decided.keep = Some((item.clone(), decision));
         decided
     }
@@ -332,12 +340,28 @@ fn failed_to_start(delivery: &StoredDelivery, why: String) -> Step {
     Step { delivery: delivery.id.clone(), state, reason, detail: Some(why), route: None }
 }
 
+fn task(action: RouteAction) -> Task {
+    match action {
+        RouteAction::Deliver => Task::Deliver,
+        RouteAction::Close => Task::Close,
+    }
+}
+
+/// What an earlier run left in the queue.
+fn left_over(delivery: QueuedDelivery) -> Job {
+    let job = Job::new(delivery.id, delivery.slug, task(delivery.action));
+    let begun = delivery.state == State::Injecting;
+    Job { now: delivery.now, bytes: delivery.prompt.len(), begun, ..job }
+}
+
 /// What was decided about one delivery.
 struct Decided {
     step: Step,
     about: Vec<About>,
     job: Option<Job>,
     keep: Option<(WorkItem, Decision)>,
+    /// The session that was paused.
+    paused: Option<Slug>,
 }
 
 impl Decided {
@@ -348,7 +372,7 @@ impl Decided {
         detail: Option<String>,
     ) -> Self {
         let step = Step { delivery: delivery.id.clone(), state, reason, detail, route: None };
-        Self { step, about: Vec::new(), job: None, keep: None }
+        Self { step, about: Vec::new(), job: None, keep: None, paused: None }
     }
 
     fn unreadable(delivery: &StoredDelivery, why: &str) -> Self {
@@ -356,11 +380,9 @@ impl Decided {
     }
 
     fn queued(delivery: &StoredDelivery, reason: Reason, route: Route) -> Self {
-        let task = match route.action {
-            RouteAction::Deliver => Task::Deliver,
-            RouteAction::Close => Task::Close,
-        };
-        let job = Job { delivery: delivery.id.clone(), slug: route.slug.clone(), task };
+        let (now, bytes) = (route.now, route.prompt.len());
+        let job = Job::new(delivery.id.clone(), route.slug.clone(), task(route.action));
+        let job = Job { now, bytes, ..job };
         let step = Step {
             delivery: delivery.id.clone(),
             state: State::Queued,
@@ -368,6 +390,6 @@ impl Decided {
             detail: Some(route.item.short()),
             route: Some(route),
         };
-        Self { step, about: Vec::new(), job: Some(job), keep: None }
+        Self { step, about: Vec::new(), job: Some(job), keep: None, paused: None }
     }
 }

@@ -99,6 +99,16 @@ impl StatePaths {
         self.dir.join("logs")
     }
 
+    /// The directory of texts that are too long to be typed.
+    pub fn texts(&self) -> PathBuf {
+        self.dir.join("texts")
+    }
+
+    /// The directory of what was done to type, by session.
+    pub fn traces(&self) -> PathBuf {
+        self.dir.join("traces")
+    }
+
     /// The log of a detached receiver.
     pub fn log(&self) -> PathBuf {
         self.dir.join("receiver.log")

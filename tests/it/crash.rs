@@ -75,7 +75,7 @@ async fn survives(checkpoint: Checkpoint) {
         assert!(matches!(world.post(id, "issue_comment", &comment).await, 200 | 202));
         world.reaches(id, "delivered").await;
     }
-    let taken = world.taken("o+r+1");
+    let taken = world.told("o+r+1");
     assert_eq!(taken.len(), 3, "{checkpoint:?}: {taken:#?}");
     for word in ["word-two.", "word-three."] {
         assert_eq!(count(&taken, word), 1, "{checkpoint:?}: {taken:#?}");
@@ -185,12 +185,12 @@ async fn kills_at_random_moments_under_load_lose_and_repeat_nothing() {
         world.reaches(id, "delivered").await;
     }
     for Sent { item, id, word, answered } in &sent {
-        let taken = world.taken(&format!("o+r+{item}"));
+        let taken = world.told(&format!("o+r+{item}"));
         let times = count(&taken, word);
         assert!(times <= 1 && (!answered || times == 1), "{id}: {times} times in {taken:#?}");
     }
     let order = |item| {
-        let taken = world.taken(&format!("o+r+{item}"));
+        let taken = world.told(&format!("o+r+{item}"));
         let mine = sent.iter().filter(move |sent| sent.item == item);
         mine.filter_map(|sent| taken.iter().position(|text| text.contains(&sent.word)))
             .collect::<Vec<_>>()

@@ -188,7 +188,7 @@ async fn ten_deliveries_for_a_new_item_at_once_make_one_session_that_hears_them_
         world.reaches(&format!("n-{n}"), "delivered").await;
     }
     assert_eq!(world.sessions(), ["loop/o+r+1"]);
-    let taken = world.taken(SLUG);
+    let taken = world.told(SLUG);
     assert!(taken[0].contains("start of work"));
     let order: Vec<_> = (1..10)
         .map(|n| taken.iter().position(|text| text.contains(&format!("word-{n}."))))

@@ -39,3 +39,4 @@ mod stream;
 mod support;
 mod tidy;
 mod tmux;
+mod waiting;

@@ -234,6 +234,14 @@ impl World {
         prompts.map(|entry| entry.raw["prompt"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// Each event that a session's agent said it took, in order: those that waited
+    /// together came in one prompt.
+    pub fn told(&self, slug: &str) -> Vec<String> {
+        const BEGIN: &str = "[the-loop event ";
+        let all = self.taken(slug).join("\n");
+        all.split(BEGIN).skip(1).map(|event| format!("{BEGIN}{event}")).collect()
+    }
+
     /// The directory that holds the inbox of this world.
     pub fn state_dir(&self) -> PathBuf {
         let root = self.home.join(".local/state/the-loop");

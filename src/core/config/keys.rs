@@ -20,13 +20,9 @@ pub const WITHOUT_EFFECT: &[&str] = &[
     "routing.workspace",
     "routing.maxSessions",
     "routing.memoryFloor",
-    "routing.tmux.deliverWhen",
-    "routing.tmux.waitNotice",
-    "routing.tmux.typeMax",
     "routing.webTerminal",
     "harnesses",
     "github",
-    "notify",
 ];
 
 /// Keys, and groups of keys, that a receiver takes up only when it starts.

@@ -26,13 +26,14 @@ use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
 use crate::host::tmux::{NewSession, PaneState, Tmux, TmuxError};
 use crate::state::drive::Drive;
-use crate::state::inbox::{Inbox, QueuedDelivery, Step};
+use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 use crate::state::turns::{self, About, Mark, Turn, Turns};
 
 use super::failure;
 use super::signals::SignalLog;
+use super::told::Told;
 
 mod judge;
 mod plan;
@@ -146,16 +147,16 @@ impl ProcessRunner {
         .map_err(|error| failed(&error))
     }
 
-    /// Runs the delivery's turn, or takes up the one that an earlier receiver
+    /// Runs the turn of these deliveries, or takes up the one that an earlier receiver
     /// began.
     pub(super) async fn deliver(
         &self,
         slug: &Slug,
-        id: &DeliveryId,
+        ids: &[DeliveryId],
         call_off: &CancellationToken,
     ) -> Delivered {
         let lock = self.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
-        let result = self.turn(slug, id, call_off).await;
+        let result = self.turn(slug, ids, call_off).await;
         drop(lock);
         match result {
             Ok(delivered) => delivered,
@@ -173,16 +174,13 @@ impl ProcessRunner {
     async fn turn(
         &self,
         slug: &Slug,
-        id: &DeliveryId,
+        ids: &[DeliveryId],
         call_off: &CancellationToken,
     ) -> Result<Delivered, String> {
-        let delivery = match self.parts.inbox.queued(id) {
-            Ok(Some(delivery)) => delivery,
-            Ok(None) => return Err(format!("the inbox has no delivery `{id}`")),
-            Err(error) => return Err(chain(&error)),
-        };
+        let told = Told::load(&self.parts.inbox, ids)?;
+        let delivery = &told.whole;
         let turns = Turns::of(&self.parts.paths, slug);
-        let mut left = turns.last_of(id).map_err(|error| error.to_string())?;
+        let mut left = turns.last_of(&delivery.id).map_err(|error| error.to_string())?;
         let mut prompt = delivery.prompt.clone();
         let mut is_second = false;
         loop {
@@ -191,7 +189,7 @@ impl ProcessRunner {
             let mut signals =
                 SignalLog::new(harness, &self.parts.paths.spool().join(slug.as_str()));
             let (turn, ending) = if let Some(turn) = left.take() {
-                match self.take_up(&delivery, turn, call_off).await? {
+                match self.take_up(delivery, turn, call_off).await? {
                     Some(ended) => ended,
                     // It never began, and nobody can begin it any more.
                     None => continue,
@@ -200,19 +198,19 @@ impl ProcessRunner {
                 if call_off.is_cancelled() {
                     return Ok(Delivered::CalledOff);
                 }
-                self.run(&delivery, &turns, &record, &prompt, call_off).await?
+                self.run(&told, &turns, &record, &prompt, call_off).await?
             };
             if let Err(error) = signals.refresh() {
                 tracing::warn!(%slug, %error, "could not read the spool");
             }
             match judge::judge(harness, &turn, &ending, &mut signals, &delivery.marker) {
                 Verdict::Ended { state, reason, detail, conversation } => {
-                    self.note_end(slug, id, state, reason, detail.as_deref(), conversation);
+                    self.note_end(slug, ids, state, reason, detail.as_deref(), conversation);
                     return Ok(Delivered::Turn { state, reason, detail });
                 }
                 Verdict::NoConversation if !is_second => {
                     is_second = true;
-                    self.begin_anew(slug, &delivery).await?;
+                    self.begin_anew(slug, &told).await?;
                     prompt = judge::with_notice(&delivery.prompt);
                 }
                 Verdict::HasConversation if !is_second => {
@@ -257,7 +255,7 @@ impl ProcessRunner {
     /// Runs a new turn to its end.
     async fn run(
         &self,
-        delivery: &QueuedDelivery,
+        told: &Told,
         turns: &Turns,
         record: &SessionRecord,
         prompt: &str,
@@ -270,10 +268,10 @@ impl ProcessRunner {
             watch::adopted(&other, &mark, self.limit(), self.parts.clock.now(), call_off).await;
         }
         let invocation = oneshot_invocation(&self.parts, record)?;
-        let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
-        self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))?;
+        let steps = told.steps(State::Injecting, Reason::TurnRunning, None);
+        self.parts.inbox.record(steps).await.map_err(|error| chain(&error))?;
         let io = |error: std::io::Error| error.to_string();
-        let about = About { delivery: delivery.id.clone(), began: self.parts.clock.now() };
+        let about = About { delivery: told.whole.id.clone(), began: self.parts.clock.now() };
         let turn = turns.begin(&about, prompt).map_err(io)?;
         let stored = serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
         atomic::write(&turn.launch(), &stored).map_err(io)?;
@@ -296,7 +294,7 @@ impl ProcessRunner {
     }
 
     /// The agent lost the conversation: the next turn begins another.
-    async fn begin_anew(&self, slug: &Slug, delivery: &QueuedDelivery) -> Result<(), String> {
+    async fn begin_anew(&self, slug: &Slug, told: &Told) -> Result<(), String> {
         self.parts
             .registry
             .update(slug, |record| {
@@ -304,15 +302,15 @@ impl ProcessRunner {
                 record.conversation_started = false;
             })
             .map_err(|error| chain(&error))?;
-        let detail = Some("the agent had no conversation of this id any more".to_owned());
-        let step = step(delivery, State::Queued, Reason::FreshConversation, detail);
-        self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))
+        let detail = Some("the agent had no conversation of this id any more");
+        let steps = told.steps(State::Queued, Reason::FreshConversation, detail);
+        self.parts.inbox.record(steps).await.map_err(|error| chain(&error))
     }
 
     fn note_end(
         &self,
         slug: &Slug,
-        id: &DeliveryId,
+        ids: &[DeliveryId],
         state: State,
         reason: Reason,
         detail: Option<&str>,
@@ -323,7 +321,7 @@ impl ProcessRunner {
         self.note(slug, |record| {
             if has_arrived {
                 record.conversation_started = true;
-                record.note_delivery(id, now);
+                ids.iter().for_each(|id| record.note_delivery(id, now));
             }
             if let Some(conversation) = conversation {
                 record.harness_session_id = conversation;
@@ -388,8 +386,4 @@ impl ProcessRunner {
             tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
         }
     }
-}
-
-fn step(delivery: &QueuedDelivery, state: State, reason: Reason, detail: Option<String>) -> Step {
-    Step { delivery: delivery.id.clone(), state, reason, detail, route: None }
 }
