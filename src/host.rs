@@ -6,4 +6,5 @@ pub mod dispatch;
 pub mod notify;
 pub mod pane_log;
 pub mod runner;
+pub mod status;
 pub mod tmux;

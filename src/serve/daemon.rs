@@ -35,6 +35,7 @@ use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::control::{self, Control, Status};
+use super::forget::forget;
 use super::intake::Intake;
 use super::metrics::Metrics;
 use super::rebuild::rebuild;
@@ -44,9 +45,6 @@ use super::sight::Sight;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
-
-/// How often the inbox is looked through for what it need not keep.
-const PRUNE_EVERY: Duration = Duration::from_hours(1);
 
 /// Everything a receiver is started with: resolved, read and checked.
 #[derive(Debug)]
@@ -218,6 +216,7 @@ impl Daemon {
             inbox: inbox.clone(),
             clock: clock.clone(),
         }));
+        let home = env.var_os("HOME").map(PathBuf::from);
         let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
         let tmux = tmux.map(|tmux| {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
@@ -230,6 +229,7 @@ impl Daemon {
                 inbox: inbox.clone(),
                 watcher,
                 clock: clock.clone(),
+                home,
                 notifier: notifier.clone(),
                 tasks: tasks.clone(),
                 stop: stop.clone(),
@@ -265,7 +265,7 @@ impl Daemon {
             age: retention.age.duration(),
             size: Some(retention.size.bytes()).filter(|size| *size > 0).unwrap_or(u64::MAX),
         };
-        tasks.spawn(forget(inbox.clone(), keep, stop.clone()));
+        tasks.spawn(forget(inbox.clone(), paths.clone(), keep, clock.clone(), stop.clone()));
         let about = Arc::new(Status {
             schema: 1,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -314,24 +314,6 @@ impl Daemon {
         let _ = fs_err::remove_file(paths.control());
         drop(lock);
         Ok(())
-    }
-}
-
-/// Drops what is too old or too large, now and every hour.
-async fn forget(inbox: Inbox, keep: Keep, stop: CancellationToken) {
-    loop {
-        match inbox.prune(keep).await {
-            Ok(0) => {}
-            Ok(rows) => tracing::info!(rows, "dropped what the inbox need not keep"),
-            Err(error) => {
-                let error = crate::base::failure::chain(&error);
-                tracing::warn!(error, "could not drop what the inbox need not keep");
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(PRUNE_EVERY) => {}
-        }
     }
 }
 

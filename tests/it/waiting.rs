@@ -358,3 +358,29 @@ async fn who_looks_at_a_session_sees_how_many_events_wait_and_no_word_of_them() 
     .await;
     assert_eq!(option(&world, "@the_loop_waiting"), "");
 }
+
+#[tokio::test]
+async fn what_the_agents_own_file_says_it_waits_for_holds_events_too() {
+    let mut world = world(&json!({}), "");
+    world.start().await;
+    label(&world).await;
+    let pid = world.tmux.run(&["display-message", "-p", "-t", "=loop/o+r+1:", "#{pane_pid}"]);
+    let pid: u32 = pid.trim().parse().unwrap();
+    let conversation = show(&world)["harnessSessionId"].clone();
+    let dir = world.home.join(".claude/sessions");
+    std::fs::create_dir_all(&dir).unwrap();
+    let says = |status: &str| {
+        let text = json!({ "pid": pid, "sessionId": conversation, "status": status,
+                           "waitingFor": "a question of a later version" });
+        std::fs::write(dir.join(format!("{pid}.json")), text.to_string()).unwrap();
+    };
+    says("waiting");
+    let out = list(&world);
+    assert!(out.contains("blocked") && out.contains("asks: a question of a"), "{out}");
+    self::says(&world, "a", "word-a.").await;
+    waits(&world, "a", "agent-asks").await;
+    let (_, out, _) = world.run(&["events", "a"]);
+    assert!(out.contains("  a question of a later version\n"), "{out}");
+    says("idle");
+    world.reaches("a", "delivered").await;
+}

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Context, Failure, Loaded, SessionRecord, SessionStatus, Slug, registry, tools};
 use crate::base::text::visible;
-use crate::core::harness::Harness;
+use crate::core::harness::{AgentStatus, Harness};
 use crate::core::inject::screen::{Activity, InputBox, Screen};
+use crate::host::status;
 use crate::host::tmux::{Look, Pane, PaneState, Tmux};
 use crate::state::drive::Drive;
 use crate::state::inbox::{Inbox, InboxError, Waiting};
@@ -99,10 +101,18 @@ impl Live {
             let panes = tmux.panes().await.map_err(|error| {
                 Failure::failed("tmux could not be asked for its sessions").because(error)
             })?;
+            // A second source beside the screen; without it the screen is all there is.
+            let pids = tmux.pids().await.unwrap_or_default();
+            let home = context.env.var_os("HOME").map(Path::new);
             let mut seen = BTreeMap::new();
             for (slug, record) in hosted {
                 let pane = panes.iter().find(|pane| pane.name == slug.tmux_name());
-                if let Some(state) = state_of(&tmux, pane, record).await {
+                let says = pane.zip(home).and_then(|(pane, home)| {
+                    let pid = *pids.get(&pane.pane_id)?;
+                    let harness = Harness::named(record.harness);
+                    status::read(harness, home, pid, &record.harness_session_id)
+                });
+                if let Some(state) = state_of(&tmux, pane, record, says).await {
                     seen.insert(slug.clone(), state);
                 }
             }
@@ -156,7 +166,12 @@ fn at_rest(record: &SessionRecord) -> Option<Seen> {
 }
 
 /// What a session's agent does; `None` leaves the recorded status.
-async fn state_of(tmux: &Tmux, pane: Option<&Pane>, record: &SessionRecord) -> Option<Seen> {
+async fn state_of(
+    tmux: &Tmux,
+    pane: Option<&Pane>,
+    record: &SessionRecord,
+    says: Option<AgentStatus>,
+) -> Option<Seen> {
     let Some(pane) = pane else {
         let absent = record.status == SessionStatus::Active;
         return absent.then(|| "absent".into());
@@ -193,6 +208,12 @@ async fn state_of(tmux: &Tmux, pane: Option<&Pane>, record: &SessionRecord) -> O
                     asks = Some(visible(&what));
                     "blocked"
                 }
+                (Activity::Idle | Activity::Unknown, _)
+                    if let Some(AgentStatus::Waiting(what)) = &says =>
+                {
+                    asks = Some(what.clone());
+                    "blocked"
+                }
                 (Activity::Overlay, _) => {
                     asks = Some("something is open over the input box".to_owned());
                     "blocked"
@@ -203,6 +224,7 @@ async fn state_of(tmux: &Tmux, pane: Option<&Pane>, record: &SessionRecord) -> O
                     "blocked"
                 }
                 (Activity::Unknown, _) if record.status == SessionStatus::Starting => "starting",
+                (Activity::Unknown, _) if says == Some(AgentStatus::Busy) => "busy",
                 (Activity::Idle, InputBox::Absent) | (Activity::Unknown, _) => "unknown",
                 (Activity::Idle, _) => "human",
             }

@@ -10,14 +10,16 @@ use tokio::time::Instant;
 use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
+use crate::base::ids::HarnessSessionId;
 use crate::base::text::{cap, visible};
 use crate::core::dispatch::Delivered;
-use crate::core::harness::Harness;
+use crate::core::harness::{AgentStatus, Harness};
 use crate::core::inject::screen::{Activity, InputBox, Reading, Screen};
 use crate::core::inject::{
     Action, Agent, Injection, Input, Observation, Outcome, Pace, Pane as PaneSeen, Progress,
 };
 use crate::core::outcome::{Reason, State};
+use crate::host::status;
 use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::spool;
@@ -55,6 +57,10 @@ pub(super) struct Injector<'a> {
     /// let it in.
     pub(super) released_at: Option<i64>,
     pub(super) tracer: Tracer,
+    /// The agent's process and its user's home, where its own file may say what it
+    /// does.
+    pub(super) process: Option<(u32, PathBuf)>,
+    pub(super) conversation: HarnessSessionId,
     pub(super) clock: &'a Clock,
     pub(super) spool: PathBuf,
 }
@@ -274,6 +280,12 @@ impl Injector<'_> {
             stashed: reading.stashed,
             removable: backspaces.is_some(),
             agent: match reading.activity {
+                // A question that the screen's reader does not know is one all the same.
+                Activity::Idle | Activity::Busy | Activity::Unknown
+                    if let Some(AgentStatus::Waiting(what)) = self.says() =>
+                {
+                    Agent::Asks(what)
+                }
                 Activity::Idle => Agent::Idle,
                 Activity::Busy => Agent::Busy,
                 Activity::Dialog { what } => Agent::Asks(what),
@@ -284,6 +296,12 @@ impl Injector<'_> {
             elapsed,
         };
         Ok((seen, backspaces))
+    }
+
+    /// What the agent's own file says.
+    fn says(&self) -> Option<AgentStatus> {
+        let (pid, home) = self.process.as_ref()?;
+        status::read(self.harness, home, *pid, &self.conversation)
     }
 
     fn input(&self, reading: &Reading, under_way: bool) -> Input {

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
-use crate::base::ids::{DeliveryId, Slug};
+use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
 use crate::base::text::visible;
 use crate::core::config::{DeliverWhen, HarnessName, LiveConfig};
 use crate::core::dispatch::{Batch, Delivered, StartFailure};
@@ -58,6 +58,8 @@ pub struct TmuxRunnerParts {
     pub inbox: Inbox,
     /// Tells when an agent has said something.
     pub watcher: spool::Watcher,
+    /// The home of the agents' user.
+    pub home: Option<PathBuf>,
     /// The time.
     pub clock: Clock,
     /// Tells people that an agent waits for them.
@@ -86,6 +88,10 @@ struct Live {
     is_new: bool,
     /// It did not say that it is ready: what its screen showed instead.
     unready: Option<String>,
+    /// The process that it is, once that was looked up.
+    process: Arc<tokio::sync::OnceCell<Option<(u32, PathBuf)>>>,
+    /// The conversation that it was started with.
+    conversation: HarnessSessionId,
 }
 
 impl TmuxRunner {
@@ -181,6 +187,8 @@ impl TmuxRunner {
             signals: Arc::new(tokio::sync::Mutex::new(signals)),
             is_new,
             unready: None,
+            process: Arc::default(),
+            conversation: record.harness_session_id.clone(),
         }
     }
 
@@ -229,6 +237,8 @@ impl TmuxRunner {
             }
         }
         let mut signals = live.signals.lock().await;
+        let conversation = signals.conversation().unwrap_or(&live.conversation).clone();
+        let process = live.process.get_or_init(|| self.process_in(&live)).await.clone();
         let progress = progress(delivery, &live);
         let result = Injector {
             tmux: &self.parts.tmux,
@@ -241,6 +251,8 @@ impl TmuxRunner {
             told: &told,
             into_turns: batch.now || tmux_config.deliver_when == DeliverWhen::Now,
             released_at: batch.released.then(|| self.parts.clock.now().as_second()),
+            process,
+            conversation,
             tracer: Tracer::new(&self.parts.paths, slug, &self.parts.clock, &delivery.id),
             clock: &self.parts.clock,
             spool: self.spool_dir(slug),
@@ -261,6 +273,14 @@ impl TmuxRunner {
             _ => {}
         }
         result
+    }
+
+    /// The process that the pane became, and the home that it looks into.
+    async fn process_in(&self, live: &Live) -> Option<(u32, PathBuf)> {
+        let home = self.parts.home.clone()?;
+        live.harness.status_file(&home, 0)?;
+        let pids = self.parts.tmux.pids().await.ok()?;
+        Some((*pids.get(&live.pane.pane_id)?, home))
     }
 
     fn note_accepted(&self, slug: &Slug, ids: &[DeliveryId], signals: &SignalLog) {

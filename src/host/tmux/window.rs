@@ -1,6 +1,7 @@
 //! What a session's window is like for those who look at it: its size, and how
 //! many events wait.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::{ExecError, INSTANCE_OPTION, Pane, Tmux, TmuxError, escape_semicolon, is_absent};
@@ -62,6 +63,23 @@ impl Tmux {
             }
         }
         call.run_ok().await.map(drop).map_err(|source| failed(pane, "show a count", source))
+    }
+
+    /// The process that each pane of the server became, by the pane's id.
+    pub async fn pids(&self) -> Result<BTreeMap<String, u32>, TmuxError> {
+        let call = self.call().args(["list-panes", "-a", "-F", "#{pane_id} #{pane_pid}"]);
+        match call.run_ok().await {
+            Ok(output) => Ok(output
+                .stdout_text()
+                .lines()
+                .filter_map(|line| {
+                    let (pane, pid) = line.split_once(' ')?;
+                    Some((pane.to_owned(), pid.parse().ok()?))
+                })
+                .collect()),
+            Err(source) if is_absent(&source) => Ok(BTreeMap::new()),
+            Err(source) => Err(TmuxError::Failed { verb: "list its panes", source }),
+        }
     }
 
     /// Hides the counts that an earlier receiver left.
