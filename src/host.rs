@@ -8,3 +8,4 @@ pub mod pane_log;
 pub mod runner;
 pub mod status;
 pub mod tmux;
+pub mod workspace;

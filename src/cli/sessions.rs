@@ -10,6 +10,7 @@ mod release;
 mod resize;
 mod send;
 mod show;
+mod trees;
 mod verbs;
 
 use std::process::ExitCode;

@@ -14,6 +14,7 @@ use crate::base::ids::Slug;
 use super::inject::Outcome;
 use super::outcome::{Reason, State};
 
+mod gate;
 mod model;
 mod queue;
 
@@ -82,6 +83,14 @@ impl Dispatcher {
         let mut out = Vec::new();
         match input {
             Input::Enqueued(job) => self.enqueued(job, &mut out),
+            Input::Revive(slug) => {
+                self.sessions.entry(slug.clone()).or_default();
+                if self.doing(&slug) == Doing::Nothing {
+                    self.set(&slug, Doing::WaitingForStart);
+                    self.waiting.push_back(slug);
+                    self.start_waiting(&mut out);
+                }
+            }
             Input::Started(slug, result) => self.started(&slug, result, &mut out),
             Input::Delivered(slug, delivered) => self.delivered(&slug, delivered, &mut out),
             Input::Closed(slug, result) => self.closed(&slug, result, &mut out),
@@ -91,47 +100,11 @@ impl Dispatcher {
                 }
                 self.advance(&slug, &mut out);
             }
-            Input::Gathered(slug, delivery) => {
-                if let Some(session) = self.sessions.get_mut(&slug) {
-                    session.queue.gathered(&delivery);
-                }
-                self.reconsider(&slug, &mut out);
-            }
-            Input::Released(slug) => {
-                if let Some(session) = self.sessions.get_mut(&slug) {
-                    session.queue.release();
-                    if session.doing == Doing::Delivering && !session.holds_start {
-                        out.push(Command::GiveWay(slug.clone()));
-                    }
-                }
-                self.reconsider(&slug, &mut out);
-            }
-            // At its next start the session is found paused.
-            Input::Paused(slug) => {
-                if self.doing(&slug) == Doing::Delivering {
-                    out.push(Command::GiveWay(slug));
-                }
-            }
+            Input::Gathered(slug, delivery) => self.gathered(&slug, &delivery, &mut out),
+            Input::Released(slug) => self.released(&slug, &mut out),
+            Input::Paused(slug) => self.paused(&slug, &mut out),
         }
         out
-    }
-
-    /// Something about the queue is different: what waited for others may begin,
-    /// what is at the gate may not be what goes first.
-    fn reconsider(&mut self, slug: &Slug, out: &mut Vec<Command>) {
-        let Some(session) = self.sessions.get_mut(slug) else { return };
-        match session.doing {
-            Doing::Gathering => {
-                session.doing = Doing::Nothing;
-                self.advance(slug, out);
-            }
-            Doing::Delivering
-                if !session.holds_start && session.queue.wants_back(session.group) =>
-            {
-                out.push(Command::GiveWay(slug.clone()));
-            }
-            _ => {}
-        }
     }
 
     fn enqueued(&mut self, job: Job, out: &mut Vec<Command>) {
@@ -303,7 +276,10 @@ impl Dispatcher {
     ) {
         let closing = self.close_is_waiting(slug);
         let group = self.group(slug);
-        let Some(session) = self.sessions.get_mut(slug) else { return };
+        // One that nobody waits for is not tried again.
+        let Some(session) = self.sessions.get_mut(slug).filter(|s| s.queue.head().is_some()) else {
+            return;
+        };
         let mut attempts = 0;
         for queued in session.queue.first_mut(group) {
             queued.attempts += 1;

@@ -62,6 +62,25 @@ fn one_session_takes_its_deliveries_one_after_the_other() {
 }
 
 #[test]
+fn a_session_is_revived_without_an_event_and_an_event_meanwhile_waits() {
+    let mut dispatcher = Dispatcher::new(1);
+    assert_eq!(dispatcher.handle(Input::Revive(slug(1))), [Command::Start(slug(1))]);
+    assert_eq!(dispatcher.handle(Input::Revive(slug(1))), []);
+    assert_eq!(dispatcher.handle(Input::Revive(slug(2))), []);
+    let waits = dispatcher.handle(deliver("a", 1));
+    assert_eq!(state_of(&waits, "a"), Some((State::Queued, Reason::Waiting)));
+    let started = dispatcher.handle(live(1));
+    assert!(started.contains(&delivers(1, &["a"])), "{started:?}");
+    assert!(started.contains(&Command::Start(slug(2))), "{started:?}");
+    let failed =
+        StartFailure { reason: Reason::HarnessExited, detail: String::new(), transient: true };
+    // Nobody waits for it, so it is not tried again.
+    assert_eq!(dispatcher.handle(Input::Started(slug(2), Err(failed))), []);
+    dispatcher.handle(accepted(1));
+    assert_eq!(dispatcher.waiting().count(), 0);
+}
+
+#[test]
 fn sessions_do_not_wait_for_each_other_but_starts_are_capped() {
     let mut dispatcher = Dispatcher::new(2);
     assert_eq!(dispatcher.handle(deliver("a", 1)), [Command::Start(slug(1))]);
