@@ -126,7 +126,7 @@ impl Dispatcher {
             match session.doing {
                 Doing::Delivering => out.push(Command::CallOff(slug.clone())),
                 Doing::Pausing | Doing::Held(_) | Doing::WaitingForStart | Doing::Gathering => {
-                    session.doing = Doing::Nothing
+                    session.doing = Doing::Nothing;
                 }
                 _ => {}
             }
@@ -236,7 +236,7 @@ impl Dispatcher {
                 self.offer_again(slug, Reason::HarnessExited, detail, true, out);
             }
             Delivered::Turn { state, reason, detail } => {
-                self.finish(slug, state, reason, detail, out);
+                self.finish(slug, state, reason, detail.as_deref(), out);
             }
             Delivered::CalledOff => {
                 let group = self.group(slug);
@@ -286,7 +286,7 @@ impl Dispatcher {
             attempts = attempts.max(queued.attempts);
         }
         if !transient || closing || attempts >= MAX_ATTEMPTS {
-            self.finish(slug, State::Failed, reason, Some(detail.to_owned()), out);
+            self.finish(slug, State::Failed, reason, Some(detail), out);
             return;
         }
         for queued in session.queue.first_mut(group) {
@@ -308,7 +308,7 @@ impl Dispatcher {
         slug: &Slug,
         state: State,
         reason: Reason,
-        detail: Option<String>,
+        detail: Option<&str>,
         out: &mut Vec<Command>,
     ) {
         let group = self.group(slug);
@@ -316,7 +316,7 @@ impl Dispatcher {
             delivery: queued.delivery,
             state,
             reason,
-            detail: detail.clone(),
+            detail: detail.map(str::to_owned),
         }));
     }
 

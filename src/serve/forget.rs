@@ -99,7 +99,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         remove_old(&dir.path().join("none"), Timestamp::UNIX_EPOCH).unwrap();
         fs::write(dir.path().join("a"), "a").unwrap();
-        let now = Timestamp::now();
+        let now = Clock::System.now();
         remove_old(dir.path(), now - SignedDuration::from_hours(1)).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         remove_old(dir.path(), now + SignedDuration::from_hours(1)).unwrap();

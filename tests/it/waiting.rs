@@ -251,9 +251,9 @@ fn told_to_a_program(world: &World) -> std::path::PathBuf {
     );
     std::fs::write(&program, script).unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    let mut text = std::fs::read_to_string(world.config()).unwrap();
-    text.push_str(&format!("notify:\n  command: ['{}', --fixed]\n", program.display()));
-    std::fs::write(world.config(), text).unwrap();
+    let text = std::fs::read_to_string(world.config()).unwrap();
+    let notify = format!("notify:\n  command: ['{}', --fixed]\n", program.display());
+    std::fs::write(world.config(), text + &notify).unwrap();
     file
 }
 

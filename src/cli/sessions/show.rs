@@ -38,19 +38,15 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
     let (slug, record) = resolve(&loaded, &args.item)?;
     let one = registry::Loaded {
-        records: [(slug, record.clone())].into_iter().collect(),
+        records: [(slug.clone(), record.clone())].into_iter().collect(),
         broken: Vec::new(),
     };
     let live = Live::look(context, &loaded, &one);
     let now = Clock::System.now();
-    let trace = match args.trace {
-        false => None,
-        true => Some(
-            Trace::of(&loaded.paths, &record.slug())
-                .last_hour(now)
-                .map_err(|error| Failure::failed("what was typed cannot be read").because(error))?,
-        ),
-    };
+    let trace = Trace::of(&loaded.paths, &slug)
+        .last_hour(now)
+        .map_err(|error| Failure::failed("what was typed cannot be read").because(error));
+    let trace = args.trace.then_some(trace).transpose()?;
     let text = if args.json {
         let mut value = session_json(&record, &live);
         value["schema"] = Value::from(1);

@@ -21,6 +21,7 @@ pub(super) struct Queue {
 
 /// A job that waits or is under way.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold or do not, each by itself")]
 pub(super) struct Queued {
     pub(super) delivery: DeliveryId,
     pub(super) task: Task,

@@ -326,7 +326,9 @@ impl ProcessRunner {
         self.note(slug, |record| {
             if has_arrived {
                 record.conversation_started = true;
-                ids.iter().for_each(|id| record.note_delivery(id, now));
+                for id in ids {
+                    record.note_delivery(id, now);
+                }
             }
             if let Some(conversation) = conversation {
                 record.harness_session_id = conversation;

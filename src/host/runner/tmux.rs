@@ -262,7 +262,7 @@ impl TmuxRunner {
         .await;
         match &result {
             Delivered::Ended(Outcome::Accepted) => {
-                self.note_accepted(slug, &batch.deliveries, &signals)
+                self.note_accepted(slug, &batch.deliveries, &signals);
             }
             Delivered::Ended(Outcome::Gone) => {
                 let said = self.last_words(&live.pane).await;
@@ -291,7 +291,9 @@ impl TmuxRunner {
             record.failure = None;
             record.blocked = None;
             record.conversation_started = true;
-            ids.iter().for_each(|id| record.note_delivery(id, now));
+            for id in ids {
+                record.note_delivery(id, now);
+            }
             if let Some(conversation) = signals.conversation() {
                 record.harness_session_id = conversation.clone();
             }
