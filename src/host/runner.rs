@@ -3,6 +3,7 @@
 //! Called by `host::dispatch`. A session keeps the runner it was started with:
 //! its registry entry says which, whatever the configuration says now.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -176,10 +177,10 @@ impl Runners {
         self.gate.room(slug).await;
     }
 
-    /// Shows those who look at a session how many events wait for it.
-    pub(super) async fn show_waiting(&self, slug: &Slug, number: usize) {
+    /// Shows those who look at these sessions how many events wait for each.
+    pub(super) async fn show_waiting(&self, numbers: &BTreeMap<Slug, usize>) {
         if let Some(tmux) = &self.tmux {
-            tmux.show_waiting(slug, number).await;
+            tmux.show_waiting(numbers).await;
         }
     }
 

@@ -27,13 +27,12 @@ pub(super) async fn show(
         while counts.changed().await.is_ok() {
             tokio::time::sleep(SETTLES_WITHIN).await;
             let now = counts.borrow_and_update().clone();
-            for (slug, number) in &now {
-                if shown.get(slug) != Some(number) {
-                    runner.show_waiting(slug, *number).await;
-                }
-            }
-            for slug in shown.keys().filter(|slug| !now.contains_key(slug)) {
-                runner.show_waiting(slug, 0).await;
+            let gone = shown.keys().filter(|slug| !now.contains_key(slug));
+            let mut changed: Counts = gone.map(|slug| (slug.clone(), 0)).collect();
+            let is_new = |(slug, number): &(&Slug, &usize)| shown.get(slug) != Some(number);
+            changed.extend(now.iter().filter(is_new).map(|(slug, n)| (slug.clone(), *n)));
+            if !changed.is_empty() {
+                runner.show_waiting(&changed).await;
             }
             shown = now;
         }

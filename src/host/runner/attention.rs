@@ -2,6 +2,7 @@
 //! person, that a turn failed. One task for each session, asleep until its spool
 //! has something new.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -88,16 +89,25 @@ impl TmuxRunner {
         }
     }
 
-    pub(super) async fn show_waiting(&self, slug: &Slug, number: usize) {
+    /// Shows those who look at these sessions how many events wait for each.
+    pub(super) async fn show_waiting(&self, numbers: &BTreeMap<Slug, usize>) {
         let tmux = &self.parts().tmux;
-        let shown = match tmux.find(&slug.tmux_name()).await {
-            Ok(Some(pane)) if pane.is_of(slug) => tmux.show_waiting(&pane, number).await,
-            // Nobody can look at it.
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
+        let panes = match tmux.panes().await {
+            Ok(panes) => panes,
+            Err(error) => {
+                tracing::debug!(error = %chain(&error), "could not show how many wait");
+                return;
+            }
         };
-        if let Err(error) = shown {
-            tracing::debug!(%slug, error = %chain(&error), "could not show how many wait");
+        for (slug, number) in numbers {
+            // Without a pane nobody can look at it.
+            let name = slug.tmux_name();
+            let Some(pane) = panes.iter().find(|pane| pane.name == name && pane.is_of(slug)) else {
+                continue;
+            };
+            if let Err(error) = tmux.show_waiting(pane, *number).await {
+                tracing::debug!(%slug, error = %chain(&error), "could not show how many wait");
+            }
         }
     }
 
