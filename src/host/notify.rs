@@ -14,7 +14,7 @@ use crate::base::failure::chain;
 use crate::base::text::{cap, visible};
 use crate::core::config::LiveConfig;
 use crate::core::session::SessionRecord;
-use crate::doctor;
+use crate::doctor::{self, Tool};
 
 /// How long the program may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -39,20 +39,33 @@ impl Notifier {
         Self { config, env, tasks, stop, running: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
+    /// Says in the log when the program of the configuration cannot be run: better
+    /// at the start than when somebody should be told.
+    pub fn check(&self) {
+        let config = self.config.get();
+        if let Some(program) = config.notify.command.first() {
+            self.find(program);
+        }
+    }
+
+    fn find(&self, program: &str) -> Option<(Tool, Vec<(String, String)>)> {
+        match doctor::named(program, &self.env) {
+            Ok(found) => Some(found),
+            Err(trouble) => {
+                let program = visible(program);
+                tracing::error!(program, error = %chain(&trouble), "`notify.command` cannot be run");
+                None
+            }
+        }
+    }
+
     /// Tells that a session's agent waits for a person, and what it asks.
     pub fn blocked(&self, record: &SessionRecord, asks: &str) {
         let config = self.config.get();
         let [program, args @ ..] = &config.notify.command[..] else { return };
         let item = &record.work_item;
         let slug = record.slug();
-        let (tool, desktop) = match doctor::named(program, &self.env) {
-            Ok(found) => found,
-            Err(trouble) => {
-                let program = visible(program);
-                tracing::error!(program, error = %chain(&trouble), "`notify.command` cannot be run");
-                return;
-            }
-        };
+        let Some((tool, desktop)) = self.find(program) else { return };
         let fact = |text: &str| cap(&visible(text), LONGEST);
         let facts = [
             ("THE_LOOP_NOTICE", "blocked".to_owned()),

@@ -240,6 +240,7 @@ impl Daemon {
         }));
         let home = env.var_os("HOME").map(PathBuf::from);
         let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
+        notifier.check();
         let tmux = tmux.map(|tmux| {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
                 tmux,

@@ -115,6 +115,11 @@ impl Stage {
                 if self.screen().contains("Do you want to proceed?") {
                     tokio::time::sleep(pause).await;
                     self.keys(&["-l", "n"]);
+                    // Once: a second one would be a letter in the box.
+                    eventually("the dialog is gone", async || {
+                        (!self.screen().contains("Do you want to proceed?")).then_some(())
+                    })
+                    .await;
                 }
             }
             Person::Opens => {
