@@ -295,7 +295,7 @@ fn in_full(out: &mut String, history: &DeliveryHistory) {
             push_line(out, &format!("  {line}"));
         }
     }
-    if let Some(advice) = delivery.reason.advice() {
+    if let Some(advice) = delivery.reason.advice(&delivery.id, delivery.item.as_ref()) {
         for line in wrapped(&format!("To change it: {advice}")) {
             push_line(out, &format!("  {line}"));
         }
@@ -362,7 +362,7 @@ struct DeliveryJson {
     reason: Reason,
     explanation: &'static str,
     /// What would change it.
-    advice: Option<&'static str>,
+    advice: Option<String>,
     changed_at: Timestamp,
     /// Whether it has waited for longer than `routing.tmux.waitNotice`.
     waiting: bool,
@@ -390,6 +390,7 @@ fn into_json(history: DeliveryHistory) -> DeliveryJson {
         explanation: reason.explain(),
         detail,
     };
+    let advice = delivery.reason.advice(&delivery.id, delivery.item.as_ref());
     DeliveryJson {
         id: delivery.id,
         kind: delivery.kind.as_str(),
@@ -401,7 +402,7 @@ fn into_json(history: DeliveryHistory) -> DeliveryJson {
         state: delivery.state,
         reason: delivery.reason,
         explanation: delivery.reason.explain(),
-        advice: delivery.reason.advice(),
+        advice,
         changed_at: delivery.changed_at,
         waiting: false,
         attempts: delivery.attempts,

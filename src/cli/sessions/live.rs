@@ -11,7 +11,7 @@ use crate::base::text::visible;
 use crate::core::harness::{AgentStatus, Harness};
 use crate::core::inject::screen::{Activity, InputBox, Screen};
 use crate::host::status;
-use crate::host::tmux::{Look, Pane, PaneState, Tmux};
+use crate::host::tmux::{Look, Pane, PaneState, Tmux, pane_of};
 use crate::state::drive::Drive;
 use crate::state::inbox::{Inbox, InboxError, Waiting};
 use crate::state::turns::Turns;
@@ -106,7 +106,7 @@ impl Live {
             let home = context.env.var_os("HOME").map(Path::new);
             let mut seen = BTreeMap::new();
             for (slug, record) in hosted {
-                let pane = panes.iter().find(|pane| pane.name == slug.tmux_name());
+                let pane = pane_of(&panes, slug);
                 let says = pane.zip(home).and_then(|(pane, home)| {
                     let pid = *pids.get(&pane.pane_id)?;
                     let harness = Harness::named(record.harness);

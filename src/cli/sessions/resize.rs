@@ -33,7 +33,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let size = context.block_on(async {
         let tmux = tools::tmux(context, &loaded).await?;
         let failed = |error| Failure::failed("the window could not be resized").because(error);
-        let pane = tmux.find(&slug.tmux_name()).await.map_err(failed)?;
+        let pane = tmux.find_of(&slug).await.map_err(failed)?;
         let Some(pane) = pane.filter(|pane| pane.is_of(&slug)) else {
             return Err(Failure::refused(format!("no agent of `{slug}` runs now"))
                 .hint("its next event starts it again, with the configured size"));

@@ -12,6 +12,7 @@ use crate::base::failure::chain;
 use crate::base::ids::Slug;
 use crate::core::harness::{Harness, Signal};
 use crate::core::session::SessionStatus;
+use crate::host::tmux::pane_of;
 use crate::state::spool;
 
 use super::tmux::TmuxRunner;
@@ -101,8 +102,7 @@ impl TmuxRunner {
         };
         for (slug, number) in numbers {
             // Without a pane nobody can look at it.
-            let name = slug.tmux_name();
-            let Some(pane) = panes.iter().find(|pane| pane.name == name && pane.is_of(slug)) else {
+            let Some(pane) = pane_of(&panes, slug).filter(|pane| pane.is_of(slug)) else {
                 continue;
             };
             if let Err(error) = tmux.show_waiting(pane, *number).await {
