@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use fs_err as fs;
 
@@ -34,10 +35,24 @@ const LOCK: &str = ".lock";
 pub struct Registry {
     dir: PathBuf,
     /// Every entry as it was last seen; only where that was asked for.
-    memory: Option<Arc<Mutex<BTreeMap<Slug, SessionRecord>>>>,
+    memory: Option<Arc<Mutex<Memory>>>,
     /// Where copies of what is written go; only where that was asked for.
     copies: Option<PathBuf>,
 }
+
+/// What a process that lives on knows of the entries.
+#[derive(Debug, Default)]
+struct Memory {
+    records: BTreeMap<Slug, SessionRecord>,
+    /// When the directory was last found swept.
+    swept_at: Option<Instant>,
+}
+
+/// How long a sweep may take: for so long an entry that is missing beside a lock
+/// file is looked for again, and one that goes after a sweep was seen is written
+/// again.
+const SWEEP: Duration = Duration::from_millis(100);
+const SWEPT: Duration = Duration::from_secs(2);
 
 /// Every entry of a registry.
 #[derive(Debug, Clone, Default)]
@@ -138,7 +153,8 @@ impl Registry {
     /// that is removed stays removed.
     #[must_use]
     pub fn remembering(self) -> Self {
-        let memory = Some(Arc::new(Mutex::new(self.load_all().records)));
+        let memory = Memory { records: self.load_all().records, swept_at: None };
+        let memory = Some(Arc::new(Mutex::new(memory)));
         Self { memory, ..self }
     }
 
@@ -150,11 +166,16 @@ impl Registry {
 
     /// Writes back what is known when the directory was swept.
     fn recall(&self) {
-        let Some(memory) = &self.memory else { return };
-        if !self.is_swept() {
-            return;
+        if self.memory.is_some() && self.is_swept() {
+            if let Some(mut memory) = self.memory() {
+                memory.swept_at = Some(Instant::now());
+            }
+            self.write_again();
         }
-        let known = memory.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    }
+
+    fn write_again(&self) {
+        let Some(known) = self.memory().map(|memory| memory.records.clone()) else { return };
         if known.is_empty() {
             return;
         }
@@ -176,10 +197,43 @@ impl Registry {
         }
     }
 
+    /// Entries that are known are not there, and the lock file is: either somebody
+    /// removed them, or a sweep has come so far, or was written into. Waits until
+    /// that is told apart; `true` when it is worth looking again.
+    fn settle(&self, missing: &[Slug]) -> bool {
+        let began = Instant::now();
+        loop {
+            let swept_at = self.memory().and_then(|memory| memory.swept_at);
+            if self.is_swept() {
+                self.recall();
+                return true;
+            }
+            if swept_at.is_some_and(|at| at.elapsed() < SWEPT) {
+                self.write_again();
+                return true;
+            }
+            if missing.iter().all(|slug| self.path(slug).exists()) {
+                return true;
+            }
+            if began.elapsed() > SWEEP {
+                break;
+            }
+            std::thread::sleep(SWEEP / 10);
+        }
+        if let Some(mut memory) = self.memory() {
+            memory.records.retain(|slug, _| !missing.contains(slug));
+        }
+        false
+    }
+
+    fn memory(&self) -> Option<MutexGuard<'_, Memory>> {
+        let memory = self.memory.as_ref()?;
+        Some(memory.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn remember(&self, record: &SessionRecord) {
-        if let Some(memory) = &self.memory {
-            let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
-            memory.insert(record.slug(), record.clone());
+        if let Some(mut memory) = self.memory() {
+            memory.records.insert(record.slug(), record.clone());
         }
     }
 
@@ -192,6 +246,18 @@ impl Registry {
     /// a broken entry itself.
     pub fn load_all(&self) -> Loaded {
         self.recall();
+        let loaded = self.read_all();
+        let is_there = |slug: &Slug| {
+            let is_broken = |broken: &Broken| broken.slug.as_ref() == Some(slug);
+            loaded.records.contains_key(slug) || loaded.broken.iter().any(is_broken)
+        };
+        let missing: Vec<Slug> = self.memory().map_or_else(Vec::new, |memory| {
+            memory.records.keys().filter(|slug| !is_there(slug)).cloned().collect()
+        });
+        if !missing.is_empty() && self.settle(&missing) { self.read_all() } else { loaded }
+    }
+
+    fn read_all(&self) -> Loaded {
         // Whoever may have to write them again keeps what this version does not know.
         let parse = match self.memory {
             Some(_) => SessionRecord::from_json,
@@ -237,7 +303,14 @@ impl Registry {
     /// Reads a session's entry; `None` when it has none.
     pub fn load(&self, slug: &Slug) -> Result<Option<SessionRecord>, RegistryError> {
         self.recall();
-        self.read(slug)
+        match self.read(slug)? {
+            None if self.knows(slug) && self.settle(std::slice::from_ref(slug)) => self.read(slug),
+            found => Ok(found),
+        }
+    }
+
+    fn knows(&self, slug: &Slug) -> bool {
+        self.memory().is_some_and(|memory| memory.records.contains_key(slug))
     }
 
     fn read(&self, slug: &Slug) -> Result<Option<SessionRecord>, RegistryError> {
@@ -267,6 +340,10 @@ impl Registry {
         change: impl FnOnce(&mut SessionRecord),
     ) -> Result<SessionRecord, RegistryError> {
         let missing = || RegistryError::Missing { path: self.path(slug) };
+        if self.knows(slug) {
+            // Brings it back when a sweep has just taken it.
+            self.load(slug)?;
+        }
         self.recall();
         if !self.dir.is_dir() {
             return Err(missing());

@@ -91,7 +91,7 @@ async fn ten_at_once_for_a_new_item_make_one_session_that_hears_the_rest_in_orde
             (all.len() == 10 && all.iter().all(is_over)).then_some(all)
         })
         .await;
-        let taken = world.taken(&format!("o+r+{item}"));
+        let taken = world.told(&format!("o+r+{item}"));
         let mut words = Vec::new();
         for delivery in &told {
             let id = delivery["id"].as_str().unwrap();
@@ -211,8 +211,8 @@ async fn ten_thousand_that_wait_for_one_session_hold_up_no_other_and_survive_a_r
     for pair in lines.chunks(2) {
         assert!(pair[1].starts_with("  fill-1-"), "{lines:#?}");
     }
-    eventually("the queue moves", async || (world.taken("o+r+1").len() >= 4).then_some(())).await;
-    let taken = world.taken("o+r+1");
+    eventually("the queue moves", async || (world.told("o+r+1").len() >= 4).then_some(())).await;
+    let taken = world.told("o+r+1");
     for (n, text) in taken.iter().skip(1).enumerate() {
         assert!(text.contains(&format!("fill-{n}.")), "{n} in {text}");
     }
@@ -251,8 +251,8 @@ async fn an_item_with_a_thousand_events_does_not_hold_up_the_others() {
     }
     let waiting = reader.counts().unwrap()[&State::Queued];
     assert!(waiting > 500, "the others waited for it: {waiting} are left");
-    assert_eq!(world.taken("o+r+2").len(), 5);
-    let taken = world.taken("o+r+1");
+    assert_eq!(world.told("o+r+2").len(), 5);
+    let taken = world.told("o+r+1");
     assert!(taken.len() > 2, "it is told meanwhile");
     for (n, text) in taken.iter().skip(1).enumerate() {
         assert!(text.contains(&format!("m-{n}.")), "{n} in {text}");
@@ -287,7 +287,7 @@ async fn too_many(at_once: bool) {
     assert!(world.receiver_log().contains("too many events within an hour"));
     let (_, out, _) = world.run(&["events", "c-3"]);
     assert!(out.contains("rate-limited"), "{out}");
-    assert!(world.taken("o+r+1").len() <= 3);
+    assert!(world.told("o+r+1").len() <= 3);
     // The pause outlives the receiver; a person lets them in, and they count anew.
     world.end(rustix::process::Signal::KILL);
     world.start().await;
@@ -296,7 +296,7 @@ async fn too_many(at_once: bool) {
     for n in 3..=5 {
         world.reaches(&format!("c-{n}"), "delivered").await;
     }
-    let taken = world.taken("o+r+1");
+    let taken = world.told("o+r+1");
     assert_eq!(taken.len(), 6);
     for n in 1..=5 {
         assert!(taken[n].contains(&format!("word-{n}.")), "{taken:#?}");

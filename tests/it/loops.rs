@@ -181,10 +181,10 @@ async fn git_clean_while_the_receiver_runs_loses_nothing() {
     eventually("it is swept", async || try_git(&world, &["clean", "-qfdx"]).then_some(())).await;
     let comment = payload::comment("o/r", 1, "alice", "word-6.");
     assert_eq!(world.post("c-6", "issue_comment", &comment).await, 202);
-    eventually("it is told", async || (world.taken(SLUG).len() == 8).then_some(())).await;
+    eventually("it is told", async || (world.told(SLUG).len() == 8).then_some(())).await;
     std::fs::write(world.config(), config).unwrap();
     world.reaches("c-6", "delivered").await;
-    let taken = world.taken(SLUG);
+    let taken = world.told(SLUG);
     for n in 0..7 {
         assert!(taken[n + 1].contains(&format!("word-{n}.")), "{taken:#?}");
     }

@@ -217,3 +217,37 @@ fn a_file_where_the_directory_belongs_is_named() {
     assert_eq!(broken.len(), 1, "not taken for an empty registry");
     assert_eq!(broken[0].path, path);
 }
+
+#[test]
+fn an_entry_that_a_sweep_took_behind_a_new_lock_file_is_back_and_a_removed_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("sessions");
+    let registry = Registry::open(&place).remembering();
+    for number in ["o/r#1", "o/r#2"] {
+        registry.save(&record(number)).unwrap();
+    }
+    let (one, two) = (record("o/r#1").slug(), record("o/r#2").slug());
+    // The sweep takes the lock first, an entry is asked for, and the sweep goes on.
+    std::fs::remove_file(place.join(".lock")).unwrap();
+    assert!(registry.load(&one).unwrap().is_some());
+    std::fs::remove_file(registry.path(&one)).unwrap();
+    assert!(registry.load(&one).unwrap().is_some());
+    std::fs::remove_file(registry.path(&two)).unwrap();
+    assert_eq!(registry.load_all().records.len(), 2);
+    std::fs::remove_file(registry.path(&two)).unwrap();
+    registry.update(&two, |record| record.failure = Some("x".into())).unwrap();
+    // Without a sweep it is a person who removes one.
+    let registry = Registry::open(&place).remembering();
+    std::fs::remove_file(registry.path(&one)).unwrap();
+    assert!(registry.load(&one).unwrap().is_none());
+    assert_eq!(registry.load_all().records.len(), 1);
+    // And the sweep that takes the entry first is waited for.
+    std::fs::remove_file(registry.path(&two)).unwrap();
+    let lock = place.join(".lock");
+    let sweep = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::remove_file(lock).unwrap();
+    });
+    assert!(registry.load(&two).unwrap().is_some());
+    sweep.join().unwrap();
+}
