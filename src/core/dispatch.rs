@@ -222,7 +222,7 @@ impl Dispatcher {
             Delivered::Turn { state, reason, detail } => {
                 self.finish(slug, state, reason, detail, out);
             }
-            Delivered::CalledOff => {
+            Delivered::CalledOff | Delivered::Ended(Outcome::CalledOff) => {
                 if let Some(queued) = self.pop(slug) {
                     out.push(closed_before(queued.delivery, queued.task));
                 }

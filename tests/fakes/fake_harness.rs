@@ -12,6 +12,7 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::format_push_string,
+    clippy::struct_excessive_bools,
     reason = "a program of the tests: it stops at the first surprise"
 )]
 
@@ -40,8 +41,20 @@ struct Script {
     /// When a dialog opens: at `start`, or so many milliseconds into a turn.
     dialog_at_start: bool,
     dialog_after_ms: Option<u64>,
+    /// A tool that a background agent runs: so many milliseconds after each paste,
+    /// one after the other, its hook runs and its dialog opens.
+    tools_after_paste_ms: Vec<u64>,
     /// A recorded screen that is shown as the dialog.
     screen: Option<PathBuf>,
+    /// Recorded screens that `^O` shows over the box, one after the other.
+    overlays: Vec<PathBuf>,
+    /// The submit key counts only when it comes alone, not with other bytes.
+    enter_alone: bool,
+    /// The box knows vi's normal mode.
+    vim: bool,
+    /// The agent ends after so many milliseconds of each turn, or so many prompts.
+    exit_in_turn_ms: Option<u64>,
+    shell_after_paste: Option<usize>,
     /// What stands in the box at the start, as if a person had typed it.
     draft: Option<String>,
     log: Option<PathBuf>,
@@ -75,6 +88,10 @@ enum Mode {
     Mute,
     /// Takes what is typed and does not show it.
     NoEcho,
+    /// Reads whole lines: the terminal is left as it was.
+    Canonical,
+    /// Takes an Enter only in the form that newer terminals give that key.
+    NamedKey,
     /// A headless turn that never ends, and does not end when asked to.
     NeverEnds,
     /// A headless turn that prints 100 MB.
@@ -160,6 +177,17 @@ struct Fake {
     shell_mode: bool,
     /// Typed text, and pastes that are shown as placeholders.
     text: Vec<Result<char, String>>,
+    /// How many pieces of it stand before the cursor.
+    at: usize,
+    /// vi's normal mode, in which letters are commands.
+    vim_normal: bool,
+    /// The hook of a tool that is about to ask, and when the next one begins.
+    tool: Option<std::process::Child>,
+    tool_begins: Option<Instant>,
+    tools: usize,
+    overlays: usize,
+    exits: Option<Instant>,
+    is_alone: bool,
     /// A draft that was put aside.
     stash: Option<Vec<Result<char, String>>>,
     pastes: usize,
@@ -215,6 +243,14 @@ fn main() {
         focus: Focus::Box,
         shell_mode: false,
         text: Vec::new(),
+        at: 0,
+        vim_normal: false,
+        tool: None,
+        tool_begins: None,
+        tools: 0,
+        overlays: 0,
+        exits: None,
+        is_alone: true,
         stash: None,
         pastes: 0,
         told: Vec::new(),
@@ -315,7 +351,9 @@ impl Fake {
         let stdin = io::stdin();
         let before = tcgetattr(&stdin).unwrap();
         let mut raw = before.clone();
-        raw.make_raw();
+        if self.script.mode != Mode::Canonical {
+            raw.make_raw();
+        }
         tcsetattr(&stdin, OptionalActions::Now, &raw).unwrap();
         let keys = read_keys();
         self.get_ready(&keys);
@@ -337,8 +375,12 @@ impl Fake {
                 self.log(&json!({ "hex": hex::encode(&bytes), "lost": true }));
             }
         }
-        print("\x1b[?2004h\x1b[?1049h");
-        self.text = self.script.draft.iter().flat_map(|text| text.chars()).map(Ok).collect();
+        if self.script.mode != Mode::Canonical {
+            print("\x1b[?2004h");
+        }
+        print("\x1b[?1049h");
+        let draft = self.script.draft.iter().flat_map(|text| text.chars()).map(Ok).collect();
+        self.put(draft);
         if self.script.mode == Mode::NeverReady {
             self.focus = Focus::Dialog;
             return self.draw();
@@ -353,22 +395,47 @@ impl Fake {
 
     /// Waits for one thing and does it. Gives whether that was the end.
     fn step(&mut self, keys: &mpsc::Receiver<Vec<u8>>) -> bool {
-        let next = [self.turn_ends, self.dialog_opens].into_iter().flatten().min();
-        let wait =
+        let next = [self.turn_ends, self.dialog_opens, self.tool_begins, self.exits];
+        let next = next.into_iter().flatten().min();
+        let mut wait =
             next.map_or(Duration::from_hours(1), |at| at.saturating_duration_since(Instant::now()));
+        if self.tool.is_some() {
+            wait = wait.min(Duration::from_millis(2));
+        }
         match keys.recv_timeout(wait) {
             Ok(bytes) => {
                 self.log(&json!({ "hex": hex::encode(&bytes) }));
+                self.is_alone = bytes.len() == 1;
+                let is_whole = bytes.len() < 4096;
                 for byte in bytes {
                     if self.take(byte) {
                         return true;
                     }
+                }
+                if is_whole && self.sequence.as_ref().is_some_and(Vec::is_empty) {
+                    self.sequence = None;
+                    self.escape();
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return true,
         }
         let now = Instant::now();
+        if self.exits.is_some_and(|at| at <= now) {
+            self.exit_in_turn();
+        }
+        if self.tool_begins.is_some_and(|at| at <= now) && self.tool.is_none() {
+            self.tool_begins = None;
+            let event = json!({ "tool_name": "Bash", "tool_input": { "command": "touch x" } });
+            self.tool = self.hook_children("PreToolUse", event).pop();
+            if self.tool.is_none() {
+                self.open_dialog();
+            }
+        }
+        if self.tool.as_mut().is_some_and(|hook| hook.try_wait().unwrap().is_some()) {
+            self.tool = None;
+            self.open_dialog();
+        }
         if self.dialog_opens.is_some_and(|at| at <= now) {
             self.dialog_opens = None;
             self.open_dialog();
@@ -393,24 +460,34 @@ impl Fake {
         if let Some(sequence) = &mut self.sequence {
             sequence.push(byte);
             let is_long = sequence.len() > 1 && (0x40..=0x7e).contains(&byte);
-            if sequence[0] != b'[' || is_long {
-                if sequence == b"[200~" {
-                    self.paste = Some(Vec::new());
+            if sequence == b"\x1b" {
+                // The first was the key by itself.
+                self.sequence = Some(Vec::new());
+                self.escape();
+            } else if sequence[0] != b'[' || is_long {
+                let sequence = self.sequence.take().unwrap();
+                match sequence.as_slice() {
+                    b"[200~" => self.paste = Some(Vec::new()),
+                    b"[D" if self.focus == Focus::Box => self.at = self.at.saturating_sub(1),
+                    b"[C" if self.focus == Focus::Box => {
+                        self.at = (self.at + 1).min(self.text.len());
+                    }
+                    b"[13u" if self.script.mode == Mode::NamedKey => return self.enter(),
+                    _ => {}
                 }
-                self.sequence = None;
             }
             return false;
         }
         if byte == 0x1b {
             self.sequence = Some(Vec::new());
-            if self.focus == Focus::Overlay {
-                self.focus = Focus::Box;
-            }
             return false;
         }
         match self.focus {
             Focus::Box => self.key(byte),
-            Focus::Overlay => false,
+            Focus::Overlay => {
+                self.note(&json!({ "overlayKey": hex::encode([byte]) }));
+                false
+            }
             Focus::Dialog => {
                 self.note(&json!({ "dialogKey": hex::encode([byte]) }));
                 if byte == b'n' {
@@ -425,28 +502,73 @@ impl Fake {
         }
     }
 
+    /// The Escape key by itself.
+    fn escape(&mut self) {
+        if self.focus == Focus::Overlay {
+            self.focus = Focus::Box;
+        } else if self.focus == Focus::Box && self.script.vim && !self.vim_normal {
+            self.vim_normal = true;
+            self.at = self.at.saturating_sub(1);
+        }
+    }
+
     fn key(&mut self, byte: u8) -> bool {
         let was_leaving = std::mem::take(&mut self.leaving);
         match byte {
+            b'\r' if self.script.mode == Mode::NamedKey => {}
+            b'\r' if self.script.enter_alone && !self.is_alone => {}
             b'\r' => return self.enter(),
+            b'\n' if self.script.mode == Mode::Canonical => return self.enter(),
             0x03 if was_leaving => return true,
             0x03 => {
-                self.text.clear();
+                self.put(Vec::new());
                 self.leaving = true;
             }
             0x04 if self.text.is_empty() => return true,
+            0x0f => {
+                self.focus = Focus::Overlay;
+                self.overlays += 1;
+            }
             // Puts the draft aside, over an older one; on an empty box it comes back.
-            0x13 if self.text.is_empty() => self.text = self.stash.take().unwrap_or_default(),
-            0x13 => self.stash = Some(std::mem::take(&mut self.text)),
-            0x15 => self.text.clear(),
+            0x13 if self.text.is_empty() => {
+                let draft = self.stash.take().unwrap_or_default();
+                self.put(draft);
+            }
+            0x13 => {
+                self.stash = Some(std::mem::take(&mut self.text));
+                self.at = 0;
+            }
+            0x15 => self.put(Vec::new()),
+            0x7f if self.vim_normal => self.at = self.at.saturating_sub(1),
             0x7f if self.text.is_empty() => self.shell_mode = false,
-            0x7f => drop(self.text.pop()),
-            b'\n' => self.text.push(Ok('\n')),
+            0x7f if self.at > 0 => {
+                self.at -= 1;
+                drop(self.text.remove(self.at));
+            }
+            b'i' if self.vim_normal => self.vim_normal = false,
+            b'a' if self.vim_normal => {
+                self.vim_normal = false;
+                self.at = (self.at + 1).min(self.text.len());
+            }
+            _ if self.vim_normal => {}
             b'!' if self.text.is_empty() => self.shell_mode = true,
-            byte if byte >= 0x20 => self.text.push(Ok(char::from(byte))),
+            b'\n' => self.insert(vec![Ok('\n')]),
+            byte if byte >= 0x20 => self.insert(vec![Ok(char::from(byte))]),
             _ => {}
         }
         false
+    }
+
+    fn insert(&mut self, pieces: Vec<Result<char, String>>) {
+        let count = pieces.len();
+        self.text.splice(self.at..self.at, pieces);
+        self.at += count;
+    }
+
+    /// What stands in the box now, the cursor behind it.
+    fn put(&mut self, text: Vec<Result<char, String>>) {
+        self.at = text.len();
+        self.text = text;
     }
 
     fn pasted(&mut self, bytes: &[u8]) {
@@ -461,11 +583,20 @@ impl Fake {
             self.shell_mode = true;
             text.remove(0);
         }
+        self.pastes += 1;
         if text.lines().count() > 3 || text.chars().count() > 800 {
-            self.pastes += 1;
-            self.text.push(Err(text));
+            self.insert(vec![Err(text)]);
         } else {
-            self.text.extend(text.chars().map(Ok));
+            self.insert(text.chars().map(Ok).collect());
+        }
+        if let Some(after) = self.script.tools_after_paste_ms.get(self.tools) {
+            self.tool_begins = Some(Instant::now() + Duration::from_millis(*after));
+            self.tools += 1;
+        }
+        if self.script.shell_after_paste == Some(self.pastes) {
+            print("\x1b[?2004l\x1b[?1049l\x1b[2J\x1b[H");
+            let _ = std::os::unix::process::CommandExt::exec(&mut Command::new("/bin/sh"));
+            std::process::exit(127);
         }
     }
 
@@ -491,10 +622,11 @@ impl Fake {
         }
         if text.ends_with('\\') {
             self.text.pop();
-            self.text.push(Ok('\n'));
+            self.at = self.text.len();
+            self.insert(vec![Ok('\n')]);
             return false;
         }
-        self.text.clear();
+        self.put(Vec::new());
         let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
         if std::mem::take(&mut self.shell_mode) {
             self.note(&json!({ "ranInShell": text }));
@@ -514,7 +646,8 @@ impl Fake {
             _ => {}
         }
         self.note(&json!({ "prompt": text }));
-        self.text = self.stash.take().unwrap_or_default();
+        let draft = self.stash.take().unwrap_or_default();
+        self.put(draft);
         // Hooks, transcript and model get a placeholder's text wrapped.
         if self.turn_ends.is_some() {
             self.record(&json!({
@@ -550,10 +683,15 @@ impl Fake {
             self.turn_ends = self.turn_ends.max(self.dialog_opens);
         }
         if self.script.mode == Mode::ExitInTurn {
-            print("\x1b[?1049l\r\n");
-            println!("{}\r", self.script.say.as_deref().unwrap_or("fake-harness: out of luck"));
-            std::process::exit(self.script.exit_code.unwrap_or(1));
+            self.exit_in_turn();
         }
+        self.exits = self.script.exit_in_turn_ms.map(|ms| now + Duration::from_millis(ms));
+    }
+
+    fn exit_in_turn(&self) -> ! {
+        print("\x1b[?1049l\r\n");
+        println!("{}\r", self.script.say.as_deref().unwrap_or("fake-harness: out of luck"));
+        std::process::exit(self.script.exit_code.unwrap_or(1));
     }
 
     fn end_turn(&mut self) {
@@ -581,17 +719,29 @@ impl Fake {
 
     /// Runs the commands of a hook as Claude does: through a shell, with the
     /// event on standard input.
-    fn hook(&self, name: &str, mut event: Value) {
+    fn hook(&self, name: &str, event: Value) {
         if self.script.mode == Mode::Mute && name == "UserPromptSubmit" {
             return;
         }
+        for child in self.hook_children(name, event) {
+            let output = child.wait_with_output().unwrap();
+            if !output.status.success() || !output.stdout.is_empty() || !output.stderr.is_empty() {
+                self.note(&json!({ "hook": name, "status": output.status.code(),
+                    "said": String::from_utf8_lossy(&[output.stdout, output.stderr].concat()) }));
+            }
+        }
+    }
+
+    /// The commands of a hook, begun and told what happened.
+    fn hook_children(&self, name: &str, mut event: Value) -> Vec<std::process::Child> {
         event["hook_event_name"] = json!(name);
         event["session_id"] = json!(self.args.session);
         event["transcript_path"] = json!(self.transcript);
         event["cwd"] = json!(std::env::current_dir().unwrap());
         event["permission_mode"] = json!(self.args.permission_mode);
         let groups = self.args.settings["hooks"][name].as_array().into_iter().flatten();
-        for hook in groups.flat_map(|group| group["hooks"].as_array().into_iter().flatten()) {
+        let hooks = groups.flat_map(|group| group["hooks"].as_array().into_iter().flatten());
+        let begun = hooks.map(|hook| {
             let mut child = Command::new("/bin/sh")
                 .args(["-c", hook["command"].as_str().unwrap()])
                 .stdin(Stdio::piped())
@@ -600,12 +750,9 @@ impl Fake {
                 .spawn()
                 .unwrap();
             let _ = child.stdin.take().unwrap().write_all(event.to_string().as_bytes());
-            let output = child.wait_with_output().unwrap();
-            if !output.status.success() || !output.stdout.is_empty() || !output.stderr.is_empty() {
-                self.note(&json!({ "hook": name, "status": output.status.code(),
-                    "said": String::from_utf8_lossy(&[output.stdout, output.stderr].concat()) }));
-            }
-        }
+            child
+        });
+        begun.collect()
     }
 
     fn record(&self, record: &Value) {
@@ -637,9 +784,14 @@ impl Fake {
     fn draw(&self) {
         let size = tcgetwinsize(io::stdout()).unwrap();
         let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
-        let mut out = String::from("\x1b[2J\x1b[H");
+        let mut out = String::from("\x1b[m\x1b[2J\x1b[H");
         match self.focus {
             Focus::Dialog => out.push_str(&self.dialog(columns)),
+            Focus::Overlay if !self.script.overlays.is_empty() => {
+                let path = &self.script.overlays[self.overlays % self.script.overlays.len()];
+                let screen = fs::read_to_string(path).unwrap();
+                out.push_str(&screen.trim_end().replace('\n', "\r\n"));
+            }
             Focus::Overlay => {
                 let line = "▔".repeat(columns);
                 out.push_str(&format!("{line}\r\n  Help\r\n\r\n  Esc to cancel\r\n"));
@@ -662,7 +814,7 @@ impl Fake {
     }
 
     fn draw_box(&self, columns: usize, rows: usize, out: &mut String) {
-        let content = self.content(columns - 3);
+        let (content, cursor) = self.content(columns - 3);
         let busy = self.turn_ends.is_some();
         let top = rows.saturating_sub(content.len() + 3).max(4);
         let room = top.saturating_sub(4);
@@ -686,23 +838,29 @@ impl Fake {
         let footer = match (self.leaving, busy) {
             (true, _) => "Press Ctrl-C again to exit",
             (_, true) => "esc to interrupt",
-            _ if self.stash.is_some() => "› stashed",
+            _ if self.script.vim && !self.vim_normal => "-- INSERT --",
             _ => "? for shortcuts",
         };
-        let column = 3 + content.last().unwrap().chars().count();
+        let stash = if self.stash.is_some() { " · › stashed" } else { "" };
+        let (row, column) = (top + 2 + cursor.0, 3 + cursor.1);
         out.push_str(&format!(
-            "\x1b[7m \x1b[m\x1b[{bottom};1H{rule}\r\n  {footer}\x1b[{};{column}H",
-            bottom - 1
+            "\x1b[7m \x1b[m\x1b[{bottom};1H{rule}\r\n  {footer}{stash}\x1b[{row};{column}H"
         ));
     }
 
-    fn content(&self, width: usize) -> Vec<String> {
+    /// The rows of the box, and the cursor's row and column in them.
+    fn content(&self, width: usize) -> (Vec<String>, (usize, usize)) {
         if self.script.mode == Mode::NoEcho {
-            return vec![String::new()];
+            return (vec![String::new()], (0, 0));
         }
+        let place = |rows: &[String]| (rows.len() - 1, rows.last().unwrap().chars().count());
+        let mut cursor = (0, 0);
         let mut rows = vec![String::new()];
         let mut number = self.pastes - self.text.iter().filter(|piece| piece.is_err()).count();
-        for piece in &self.text {
+        for (n, piece) in self.text.iter().enumerate() {
+            if n == self.at {
+                cursor = place(&rows);
+            }
             let shown = match piece {
                 Ok('\n') => {
                     rows.push(String::new());
@@ -719,7 +877,10 @@ impl Fake {
             }
             rows.last_mut().unwrap().extend(shown.chars().filter(|c| !c.is_control()));
         }
-        rows
+        if self.at == self.text.len() {
+            cursor = place(&rows);
+        }
+        (rows, cursor)
     }
 }
 
