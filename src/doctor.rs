@@ -45,6 +45,8 @@ pub struct Needs {
     pub harness: Option<HarnessName>,
     /// Whether the web terminal is on.
     pub web: bool,
+    /// Whether each item has a git work tree of its own.
+    pub workspace: bool,
 }
 
 impl Needs {
@@ -54,7 +56,7 @@ impl Needs {
             // The web terminal serves `tmux attach`.
             ToolId::Tmux => self.runner == Some(RunnerKind::Tmux) || self.web,
             ToolId::Ttyd => self.web,
-            ToolId::Git => false,
+            ToolId::Git => self.workspace,
             ToolId::Claude => self.harness == Some(HarnessName::Claude),
         }
     }
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_enabled_decides_how_severe_a_missing_tool_is() {
-        let needs = |runner, harness, web| Needs { runner, harness, web };
+        let needs = |runner, harness, web| Needs { runner, harness, web, ..Needs::default() };
         let (tmux, process) = (Some(RunnerKind::Tmux), Some(RunnerKind::Process));
         let (claude, demo) = (Some(HarnessName::Claude), Some(HarnessName::Demo));
         for (needs, expected) in [
@@ -175,5 +177,7 @@ mod tests {
             let severities = ToolId::ALL.map(|id| needs.severity(id));
             assert_eq!(severities, expected, "{needs:?}");
         }
+        let trees = Needs { workspace: true, ..Needs::default() };
+        assert_eq!(trees.severity(ToolId::Git), Error);
     }
 }

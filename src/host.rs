@@ -6,3 +6,4 @@ pub mod dispatch;
 pub mod pane_log;
 pub mod runner;
 pub mod tmux;
+pub mod workspace;

@@ -85,8 +85,11 @@ async fn play(
     stage_out: &mut Option<Stage>,
 ) -> Result<(), Failure> {
     title(context, "1. The doctor looks at this host");
-    let needs =
-        Needs { runner: Some(RunnerKind::Tmux), harness: Some(HarnessName::Demo), web: false };
+    let needs = Needs {
+        runner: Some(RunnerKind::Tmux),
+        harness: Some(HarnessName::Demo),
+        ..Needs::default()
+    };
     let report = doctor::examine(&context.env, &context.dirs()?, &Tools::default(), &needs).await;
     if let Some(text) = report.errors_text() {
         return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))

@@ -20,6 +20,7 @@ use crate::base::terminal::table;
 use crate::base::text::{visible, visible_lines};
 use crate::core::config::{Config, RunnerKind, Tools};
 use crate::core::platform::Remedy;
+use crate::core::workspace::Places;
 use crate::doctor::catalogue::{CHECKS, is_known};
 use crate::doctor::repair::Workshop;
 use crate::doctor::{self, Finding, Needs, Project, Report, Request, Severity};
@@ -323,14 +324,22 @@ pub(crate) fn needs_of(config: &Config) -> Needs {
         harness: Some(config.routing.default_harness),
         // `routing.webTerminal` has no effect in this version: `--for web` asks for it.
         web: false,
+        workspace: config.routing.workspace.enabled,
     }
 }
 
 fn project_of(loaded: &Loaded) -> Project {
     let Loaded { config, paths, .. } = loaded;
     let webhook = &config.webhooks.gh_webhook;
+    let workspace = &config.routing.workspace;
+    let workdir = if workspace.enabled {
+        // All trees are below it, and one answer holds for all below.
+        Places::below(&paths.workspace(config)).own()
+    } else {
+        config.routing.spawn_workdir.clone()
+    };
     Project {
-        workdir: Some(config.routing.spawn_workdir.clone()),
+        workdir: Some(workdir),
         state: Some(paths.dir.clone()),
         lock: Some(paths.lock()),
         control: Some(paths.control()),

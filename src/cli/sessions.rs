@@ -7,6 +7,7 @@ mod list;
 mod logs;
 mod send;
 mod show;
+mod trees;
 mod verbs;
 
 use std::collections::{BTreeMap, HashSet};

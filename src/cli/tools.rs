@@ -4,10 +4,11 @@
 use super::Context;
 use super::setup::Loaded;
 use crate::base::failure::Failure;
-use crate::core::config::Config;
+use crate::core::config::{Config, LiveConfig};
 use crate::doctor::tool::{Origin, Tool, ToolId};
 use crate::doctor::{self};
 use crate::host::tmux::{Server, Tmux};
+use crate::host::workspace::Workspaces;
 use crate::state::paths::StatePaths;
 
 /// The server of the sessions: the configured socket's; a managed tmux has one
@@ -20,6 +21,21 @@ pub(crate) fn server_of(tool: Tool, config: &Config, paths: &StatePaths) -> Tmux
         None => Server::Default,
     };
     Tmux::new(tool, server, paths.instance())
+}
+
+/// The work trees, for a command that looks at them.
+pub(crate) async fn workspaces(context: &Context, loaded: &Loaded) -> Result<Workspaces, Failure> {
+    let dirs = context.dirs()?;
+    let found = doctor::find(ToolId::Git, &context.env, &dirs, &loaded.config.tools).await;
+    let git = found.ok_or_else(|| {
+        Failure::refused("no usable git was found").hint("`the-loop doctor --only git` says why")
+    })?;
+    let root = loaded.paths.workspace(&loaded.config);
+    Workspaces::new(git, &root, LiveConfig::new(loaded.config.clone())).map_err(|error| {
+        let root = root.display();
+        Failure::failed(format!("the directory of work trees, `{root}`, is of no use"))
+            .because(error)
+    })
 }
 
 /// The server of the sessions, for a command that looks at them.

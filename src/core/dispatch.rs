@@ -88,6 +88,14 @@ impl Dispatcher {
         let mut out = Vec::new();
         match input {
             Input::Enqueued(job) => self.enqueued(job, &mut out),
+            Input::Revive(slug) => {
+                self.sessions.entry(slug.clone()).or_default();
+                if self.doing(&slug) == Doing::Nothing {
+                    self.set(&slug, Doing::WaitingForStart);
+                    self.waiting.push_back(slug);
+                    self.start_waiting(&mut out);
+                }
+            }
             Input::Started(slug, result) => self.started(&slug, result, &mut out),
             Input::Delivered(slug, delivered) => self.delivered(&slug, delivered, &mut out),
             Input::Closed(slug, result) => self.closed(&slug, result, &mut out),
@@ -413,6 +421,25 @@ mod tests {
         let next = dispatcher.handle(accepted(1));
         assert_eq!(state_of(&next, "a"), Some((State::Delivered, Reason::Accepted)));
         assert!(next.contains(&Command::Start(slug(1))));
+    }
+
+    #[test]
+    fn a_session_is_revived_without_an_event_and_an_event_meanwhile_waits() {
+        let mut dispatcher = Dispatcher::new(1);
+        assert_eq!(dispatcher.handle(Input::Revive(slug(1))), [Command::Start(slug(1))]);
+        assert_eq!(dispatcher.handle(Input::Revive(slug(1))), []);
+        assert_eq!(dispatcher.handle(Input::Revive(slug(2))), []);
+        let waits = dispatcher.handle(deliver("a", 1));
+        assert_eq!(state_of(&waits, "a"), Some((State::Queued, Reason::Waiting)));
+        let started = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
+        assert!(started.contains(&Command::Deliver(slug(1), id("a"))), "{started:?}");
+        assert!(started.contains(&Command::Start(slug(2))), "{started:?}");
+        let failed =
+            StartFailure { reason: Reason::HarnessExited, detail: String::new(), transient: true };
+        // Nobody waits for it, so it is not tried again.
+        assert_eq!(dispatcher.handle(Input::Started(slug(2), Err(failed))), []);
+        dispatcher.handle(accepted(1));
+        assert_eq!(dispatcher.waiting().count(), 0);
     }
 
     #[test]

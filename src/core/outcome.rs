@@ -220,6 +220,15 @@ vocabulary! {
         FreshConversation = "fresh-conversation",
         /// No usable tmux was found when the receiver started.
         NoTmux = "no-tmux",
+        /// As many sessions are open as `routing.maxSessions` allows.
+        SessionsFull = "sessions-full",
+        /// Less memory is free than `routing.memoryFloor`.
+        MemoryLow = "memory-low",
+        /// The item's git work tree could not be made or entered.
+        WorkTreeFailed = "work-tree-failed",
+        /// The pull request's head is not in its repository, and
+        /// `routing.workspace.forks` denies working on what a fork sent.
+        ForkDenied = "fork-denied",
         /// The item is closed, and a closed item starts no session.
         ItemIsClosed = "item-is-closed",
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::config::{HarnessName, RunnerKind, TmuxView};
+use super::workspace::WorkTree;
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug, WorkItem};
 
 mod item;
@@ -90,6 +91,9 @@ pub struct SessionRecord {
     pub harness_session_id: HarnessSessionId,
     /// The directory that the agent works in.
     pub cwd: PathBuf,
+    /// The git work tree of the item, when `cwd` is one of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_tree: Option<WorkTree>,
     /// Where the session stands.
     pub status: SessionStatus,
     /// How its process is hosted; an entry that does not say is `process`.
@@ -161,6 +165,7 @@ impl SessionRecord {
             harness,
             harness_session_id,
             cwd,
+            work_tree: None,
             status: SessionStatus::Starting,
             runner,
             view: TmuxView::Tui,
@@ -227,6 +232,13 @@ impl SessionRecord {
     /// Whether each event is a headless turn of its own, and not typed.
     pub fn is_headless(&self) -> bool {
         self.runner == RunnerKind::Process || self.view == TmuxView::Stream
+    }
+
+    /// Whether it has a terminal that should be there, and a conversation.
+    pub fn is_resumable(&self) -> bool {
+        !self.is_headless()
+            && matches!(self.status, SessionStatus::Active | SessionStatus::Starting)
+            && self.conversation_started
     }
 
     /// The name of its file and of its tmux session.

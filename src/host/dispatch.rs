@@ -28,6 +28,13 @@ pub struct DispatchHandle {
 }
 
 impl DispatchHandle {
+    /// Makes a session live, though nothing waits for it.
+    pub async fn revive(&self, slug: Slug) {
+        if self.inputs.send(Input::Revive(slug)).await.is_err() {
+            tracing::debug!("the dispatcher has ended");
+        }
+    }
+
     /// Puts a job into its session's queue. The inbox has it already, so that a
     /// dispatcher which is ending loses nothing.
     pub async fn enqueue(&self, job: Job) {

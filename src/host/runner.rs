@@ -13,15 +13,19 @@ use crate::base::ids::{DeliveryId, Slug};
 use crate::core::dispatch::{Delivered, Hosting, StartFailure};
 use crate::core::outcome::Reason;
 use crate::core::session::{SessionRecord, SessionStatus};
+use crate::core::workspace::{NoHead, WorkTree};
+use crate::host::workspace::{WorkspaceError, Workspaces};
 use crate::state::drive::Drive;
 use crate::state::paths::StatePaths;
 use crate::state::registry::{Registry, RegistryError};
 
+mod gate;
 mod inject;
 mod process;
 mod signals;
 mod tmux;
 
+pub use gate::Gate;
 pub use process::{ProcessRunner, ProcessRunnerParts, end_turn, resume_invocation};
 pub use signals::SignalLog;
 pub use tmux::{TmuxRunner, TmuxRunnerParts};
@@ -47,6 +51,10 @@ pub struct Runners {
     pub paths: StatePaths,
     /// For headless sessions.
     pub process: Arc<ProcessRunner>,
+    /// Lets sessions start their agents.
+    pub gate: Arc<Gate>,
+    /// The work trees; nothing where no usable git was found.
+    pub workspaces: Option<Arc<Workspaces>>,
     /// For sessions in tmux; nothing where no usable tmux was found.
     pub tmux: Option<Arc<TmuxRunner>>,
 }
@@ -59,10 +67,19 @@ impl Runners {
         if record.status == SessionStatus::Paused {
             return Ok(Hosting::Held(Reason::SessionPaused));
         }
-        match self.of(&record)? {
-            SessionRunner::Tmux(runner) => runner.start(slug).await.map(|()| Hosting::Live),
+        let record = match &record.work_tree {
+            Some(tree) => self.in_its_tree(slug, &record, tree).await?,
+            None => record,
+        };
+        let started = match self.of(&record)? {
+            SessionRunner::Tmux(runner) => runner.start(&record).await,
             SessionRunner::Process(runner) => runner.start(&record).await,
+        };
+        // A headless agent is there as long as its turn.
+        if started != Ok(Hosting::Headless) {
+            self.gate.entered(slug);
         }
+        started
     }
 
     /// Hands a delivery to a session that was started, and waits until the agent
@@ -73,25 +90,66 @@ impl Runners {
         delivery: &DeliveryId,
         call_off: &CancellationToken,
     ) -> Delivered {
-        match self.record(slug).and_then(|record| self.of(&record)) {
+        let delivered = match self.record(slug).and_then(|record| self.of(&record)) {
             Ok(SessionRunner::Tmux(runner)) => runner.deliver(slug, delivery, call_off).await,
             Ok(SessionRunner::Process(runner)) => {
                 Box::pin(runner.deliver(slug, delivery, call_off)).await
             }
             Err(failure) => Delivered::Broken(failure.detail),
-        }
+        };
+        self.gate.entered(slug);
+        delivered
     }
 
     /// Ends the session's agent and keeps its history.
     pub async fn close(&self, slug: &Slug) -> Result<(), String> {
         let record = self.record(slug).map_err(|failure| failure.detail)?;
         match self.of(&record).map_err(|failure| failure.detail)? {
-            SessionRunner::Tmux(runner) => runner.close(slug).await,
-            SessionRunner::Process(runner) => runner.close(slug).await,
+            SessionRunner::Tmux(runner) => runner.close(slug).await?,
+            SessionRunner::Process(runner) => runner.close(slug).await?,
         }
+        self.gate.left(slug);
+        if let Some(workspaces) = &self.workspaces {
+            workspaces.release_of(&self.registry, &record).await;
+        }
+        Ok(())
     }
 
-    /// Waits until nobody holds the session: it is neither paused nor attached.
+    /// Makes sure that the session's work tree is there, and notes where.
+    async fn in_its_tree(
+        &self,
+        slug: &Slug,
+        record: &SessionRecord,
+        tree: &WorkTree,
+    ) -> Result<SessionRecord, StartFailure> {
+        let made = if let Some(workspaces) = &self.workspaces {
+            let others: Vec<_> = self.registry.load_all().records.into_values().collect();
+            workspaces.prepare(record, tree, &others).await.map_err(|error| {
+                let denied = matches!(error, WorkspaceError::NoHead(NoHead::Fork));
+                let reason = if denied { Reason::ForkDenied } else { Reason::WorkTreeFailed };
+                failure(reason, error.to_string(), error.may_pass())
+            })
+        } else {
+            let detail = "the session has a git work tree, and no usable git was found when the \
+                          receiver started: `the-loop doctor --only git` says why";
+            Err(failure(Reason::WorkTreeFailed, detail.to_owned(), false))
+        };
+        let updated = self.registry.update(slug, |record| match &made {
+            Ok((tree, cwd)) => {
+                record.work_tree = Some(tree.clone());
+                record.cwd.clone_from(cwd);
+            }
+            Err(failure) => {
+                record.status = SessionStatus::Failed;
+                record.failure = Some(failure.detail.clone());
+            }
+        });
+        made?;
+        updated.map_err(|error| unreadable(&error))
+    }
+
+    /// Waits until nobody holds the session: it is neither paused nor attached,
+    /// and there is room for its agent.
     pub async fn released(&self, slug: &Slug) {
         let drive = Drive::of(&self.paths, slug);
         loop {
@@ -100,10 +158,11 @@ impl Runners {
                 .load(slug)
                 .is_ok_and(|record| record.is_some_and(|r| r.status == SessionStatus::Paused));
             if !is_paused && !drive.is_attached() && !drive.is_in_turn() {
-                return;
+                break;
             }
             tokio::time::sleep(LOOK_HELD).await;
         }
+        self.gate.room(slug).await;
     }
 
     fn of(&self, record: &SessionRecord) -> Result<SessionRunner, StartFailure> {

@@ -24,9 +24,10 @@ use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
 use crate::host::runner::{
-    ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
+    Gate, ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
 };
 use crate::host::tmux::Tmux;
+use crate::host::workspace::Workspaces;
 use crate::state::config_file;
 use crate::state::inbox::{Inbox, Keep};
 use crate::state::paths::StatePaths;
@@ -66,6 +67,10 @@ pub struct Setup {
     pub program: Tool,
     /// The binary of each harness that has one of its own.
     pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// Whether every session in tmux is resumed at once, not at its next event.
+    pub resume_all: bool,
+    /// git, for work trees; nothing where no usable one was found.
+    pub git: Option<Tool>,
     /// The time.
     pub clock: Clock,
 }
@@ -187,16 +192,31 @@ impl Daemon {
         let url = self.url();
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
         let Self { templates, metrics_listener, live, reloader, .. } = self;
-        let Setup { config, read, paths, secret, tmux, program, harnesses, clock, .. } = setup;
+        let Setup {
+            config,
+            read,
+            paths,
+            secret,
+            tmux,
+            program,
+            harnesses,
+            git,
+            clock,
+            resume_all,
+            ..
+        } = setup;
         let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
+        let workspaces = work_trees(git, &config, &paths, &live)?;
+        let trees = workspaces.as_deref();
         if registry.is_swept() {
             let panes = match &tmux {
                 Some(tmux) => tmux.panes().await.unwrap_or_default(),
                 None => Vec::new(),
             };
             let now = clock.now();
-            let made = rebuild(&registry, &inbox, &paths, &panes, &config.routing, &workdir, now);
+            let made =
+                rebuild(&registry, &inbox, &paths, &panes, &config.routing, (&workdir, trees), now);
             if made > 0 {
                 tracing::warn!(sessions = made, "the registry had vanished and was made again");
             }
@@ -207,6 +227,7 @@ impl Daemon {
         if let Some(problem) = watcher.problem() {
             tracing::warn!(problem, "signals are looked for, not awaited");
         }
+        let gate = Arc::new(Gate::new(registry.clone(), live.clone()));
         let process = Arc::new(ProcessRunner::new(ProcessRunnerParts {
             program: program.clone(),
             harnesses: harnesses.clone(),
@@ -215,6 +236,7 @@ impl Daemon {
             paths: paths.clone(),
             registry: registry.clone(),
             inbox: inbox.clone(),
+            gate: Arc::clone(&gate),
             clock: clock.clone(),
         }));
         let tmux = tmux.map(|tmux| {
@@ -227,10 +249,18 @@ impl Daemon {
                 registry: registry.clone(),
                 inbox: inbox.clone(),
                 watcher,
+                gate: Arc::clone(&gate),
                 clock: clock.clone(),
             }))
         });
-        let runner = Runners { registry: registry.clone(), paths: paths.clone(), process, tmux };
+        let runner = Runners {
+            registry: registry.clone(),
+            paths: paths.clone(),
+            process,
+            gate,
+            workspaces: workspaces.clone(),
+            tmux,
+        };
         let dispatcher = dispatch::start(
             runner,
             inbox.clone(),
@@ -238,12 +268,19 @@ impl Daemon {
             &tasks,
             stop.clone(),
         );
+        if resume_all {
+            let records = registry.load_all().records.into_iter();
+            for (slug, _) in records.filter(|(_, record)| record.is_resumable()) {
+                dispatcher.revive(slug).await;
+            }
+        }
         let sight = Sight::new(registry.clone(), &paths);
         let intake = Intake {
             inbox: inbox.clone(),
             registry: registry.clone(),
             project,
             config: live,
+            workspaces: workspaces.filter(|_| config.routing.workspace.enabled),
             own_voice,
             templates,
             dispatcher,
@@ -309,6 +346,26 @@ impl Daemon {
 }
 
 /// Drops what is too old or too large, now and every hour.
+/// The work trees, where there is a git: of new sessions when they are enabled,
+/// and of those from before.
+fn work_trees(
+    git: Option<Tool>,
+    config: &Config,
+    paths: &StatePaths,
+    live: &LiveConfig,
+) -> Result<Option<Arc<Workspaces>>, Failure> {
+    let root = paths.workspace(config);
+    let Some(git) = git.filter(|_| config.routing.workspace.enabled || root.is_dir()) else {
+        return Ok(None);
+    };
+    let made = Workspaces::new(git, &root, live.clone()).map_err(|error| {
+        let root = root.display();
+        Failure::failed(format!("the directory of work trees, `{root}`, is of no use"))
+            .because(error)
+    })?;
+    Ok(Some(Arc::new(made)))
+}
+
 async fn forget(inbox: Inbox, keep: Keep, stop: CancellationToken) {
     loop {
         match inbox.prune(keep).await {

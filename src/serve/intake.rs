@@ -21,6 +21,7 @@ use crate::core::outcome::{Reason, State};
 use crate::core::routing::{self, Action, Decision, OwnVoice, prompt};
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus, TOLD_CHECKS};
 use crate::host::dispatch::DispatchHandle;
+use crate::host::workspace::Workspaces;
 use crate::state::inbox::{
     About, DeliveryKind, Inbox, InboxError, LocalMessage, Route, RouteAction, Step, StoredDelivery,
 };
@@ -44,6 +45,8 @@ pub struct Intake {
     pub config: LiveConfig,
     /// The directory that holds `.the-loop`.
     pub project: PathBuf,
+    /// The work trees, when each item has one.
+    pub workspaces: Option<Arc<Workspaces>>,
     /// The words of prompts.
     pub templates: prompt::Templates,
     /// How we know our own words.
@@ -290,6 +293,9 @@ impl Intake {
             routing.runner,
             self.clock.now(),
         );
+        if let Some(workspaces) = &self.workspaces {
+            workspaces.settle(&mut record);
+        }
         if routing.runner == RunnerKind::Tmux {
             record.view = routing.tmux.view;
             record.tmux_socket.clone_from(&routing.tmux.socket);

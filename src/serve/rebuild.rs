@@ -14,6 +14,7 @@ use crate::core::harness::Harness;
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 use crate::host::runner::SignalLog;
 use crate::host::tmux::Pane;
+use crate::host::workspace::Workspaces;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
@@ -26,7 +27,7 @@ pub(super) fn rebuild(
     paths: &StatePaths,
     panes: &[Pane],
     routing: &Routing,
-    workdir: &Path,
+    (workdir, trees): (&Path, Option<&Workspaces>),
     now: Timestamp,
 ) -> usize {
     if !registry.is_swept() {
@@ -53,6 +54,14 @@ pub(super) fn rebuild(
             if pane.is_some() { RunnerKind::Tmux } else { routing.runner },
             now,
         );
+        if let Some(trees) = trees {
+            let workdir = record.cwd.clone();
+            trees.settle(&mut record);
+            // Without a tree it worked where all do, unless it is to have one.
+            if !routing.workspace.enabled && !record.work_tree.as_ref().is_some_and(|t| t.made) {
+                (record.cwd, record.work_tree) = (workdir, None);
+            }
+        }
         record.conversation_started = has_begun;
         if record.runner == RunnerKind::Tmux {
             record.view = routing.tmux.view;

@@ -61,9 +61,27 @@ pub enum ReadError {
 /// The file below a directory.
 const BELOW: &str = ".the-loop/config.yaml";
 
-/// The configuration file of `dir` or of the nearest directory above it.
+/// The configuration file of `dir` or of the nearest directory above it. One
+/// inside a work tree of ours is passed by: whoever may push could have written
+/// it.
 pub fn search(dir: &Path) -> Option<PathBuf> {
-    dir.ancestors().map(|dir| dir.join(BELOW)).find(|path| is_there(path))
+    dir.ancestors()
+        .filter(|dir| !is_in_managed_tree(dir))
+        .map(|dir| dir.join(BELOW))
+        .find(|path| is_there(path))
+}
+
+/// Whether a directory belongs to a work tree that this program made.
+fn is_in_managed_tree(dir: &Path) -> bool {
+    let Some(link) = dir.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists()) else {
+        return false;
+    };
+    // Only a work tree has a file there; a clone of its own has a directory.
+    let Ok(link) = fs::read_to_string(link) else { return false };
+    let admin = link.strip_prefix("gitdir: ").map(|admin| Path::new(admin.trim_end()));
+    admin
+        .and_then(|admin| admin.ancestors().nth(2))
+        .is_some_and(|clone| clone.join(crate::core::workspace::MANAGED).is_file())
 }
 
 /// Whether something stands at the path, be it unreadable: that is an error to

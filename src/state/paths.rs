@@ -99,6 +99,12 @@ impl StatePaths {
         self.dir.join("logs")
     }
 
+    /// The directory of clones and work trees, unless the configuration names
+    /// another.
+    pub fn workspace(&self, config: &Config) -> PathBuf {
+        config.routing.workspace.root.clone().unwrap_or_else(|| self.dir.join("workspace"))
+    }
+
     /// The log of a detached receiver.
     pub fn log(&self) -> PathBuf {
         self.dir.join("receiver.log")

@@ -171,10 +171,19 @@ impl World {
 
     /// The same with more variables.
     pub async fn start_with(&mut self, variables: &[(&str, &std::ffi::OsStr)]) {
+        self.start_as(&["gh-webhook", "start"], variables).await;
+    }
+
+    /// The same, and every session in tmux is resumed.
+    pub async fn start_resuming(&mut self) {
+        self.start_as(&["gh-webhook", "start", "--resume-all"], &[]).await;
+    }
+
+    async fn start_as(&mut self, args: &[&str], variables: &[(&str, &std::ffi::OsStr)]) {
         let log = self.home.join("receiver.log");
         let file = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
         let child = self
-            .command(&["gh-webhook", "start"])
+            .command(args)
             .envs(variables.iter().copied())
             .stdout(std::process::Stdio::null())
             .stderr(file)

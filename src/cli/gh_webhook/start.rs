@@ -16,8 +16,8 @@ use crate::cli::Context;
 use crate::cli::background::Background;
 use crate::cli::setup::Loaded;
 use crate::core::config::{HarnessName, RunnerKind};
+use crate::doctor;
 use crate::doctor::tool::{Tool, ToolId};
-use crate::doctor::{self, Needs};
 use crate::host::tmux::{Server, Tmux};
 use crate::serve::daemon::{Daemon, Setup};
 use crate::serve::receiver::Secret;
@@ -30,6 +30,7 @@ use crate::state::config_file;
 /// before it opens its port.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  the-loop gh-webhook start --runner tmux")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct Args {
     /// How new sessions are hosted, instead of `routing.runner`
     #[arg(long, value_name = "RUNNER", value_parser = ["process", "tmux"])]
@@ -42,6 +43,10 @@ pub(super) struct Args {
     /// Accept deliveries without a signature, on a loopback address only
     #[arg(long)]
     insecure_no_secret: bool,
+
+    /// Resume every session in tmux now, not each at its next event
+    #[arg(long)]
+    resume_all: bool,
 
     /// Be the background process of `--detach`
     #[arg(long, hide = true)]
@@ -156,11 +161,7 @@ async fn check(
                 .hint(format!("{command} and give GitHub the same"))
         })?)
     };
-    let needs = Needs {
-        runner: Some(config.routing.runner),
-        harness: Some(config.routing.default_harness),
-        web: false,
-    };
+    let needs = crate::cli::doctor::needs_of(&config);
     let dirs = context.dirs()?;
     let report = doctor::examine(&context.env, &dirs, &config.tools, &needs).await;
     if let Some(text) = report.errors_text() {
@@ -180,7 +181,14 @@ async fn check(
         .map(|tool| (HarnessName::Claude, tool.clone()))
         .into_iter()
         .collect();
+    let git = match report.tool(ToolId::Git) {
+        Some(tool) => Some(tool.clone()),
+        // Sessions from before may have work trees, whatever new ones have.
+        None => doctor::find(ToolId::Git, &context.env, &dirs, &config.tools).await,
+    };
     Ok(Setup {
+        resume_all: args.resume_all,
+        git,
         tmux: tmux.map(|tmux| crate::cli::tools::server_of(tmux, &config, &paths)),
         program: Tool::this_program(&context.env),
         config,
@@ -248,6 +256,7 @@ async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCo
         .invocation()
         .args(["gh-webhook", "start", "--detached"])
         .args(args.runner.iter().flat_map(|runner| ["--runner", runner]))
+        .args(args.resume_all.then_some("--resume-all"))
         .args(args.insecure_no_secret.then_some("--insecure-no-secret"));
     for name in ["THE_LOOP_HOME", "THE_LOOP_LOG", &webhook.secret_env] {
         if let Some(value) = context.env.var_os(name) {

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::{Context, Failure, Loaded, Registry, SessionStatus, Slug, resolve, tools};
 use crate::base::ids::DeliveryId;
+use crate::base::text::visible;
 use crate::core::config::RunnerKind;
 use crate::core::outcome::State;
 use crate::core::session::SessionRecord;
@@ -48,6 +49,14 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             close_here(context, &loaded, &slug, &record).await?;
         }
         context.printer.note(&format!("{short} is closed; its next event resumes it"));
+        let now = Registry::open(&loaded.paths.registry).load(&slug).ok().flatten();
+        if let Some(kept) = now.and_then(|record| record.work_tree?.kept) {
+            context.printer.note(&format!(
+                "its work tree stays: {}\n  `{}`",
+                visible(&kept),
+                record.cwd.display()
+            ));
+        }
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -89,11 +98,15 @@ async fn close_here(
     if record.runner == RunnerKind::Tmux {
         end_pane(context, loaded, slug).await?;
     }
-    Registry::open(&loaded.paths.registry)
+    let registry = Registry::open(&loaded.paths.registry);
+    registry
         .update(slug, |record| record.status = SessionStatus::Closed)
         .map(drop)
         .map_err(|error| Failure::failed("could not note that it is closed").because(error))?;
     context.printer.note("no receiver runs: the agent was ended from here");
+    if record.work_tree.as_ref().is_some_and(|tree| tree.made) {
+        tools::workspaces(context, loaded).await?.release_of(&registry, record).await;
+    }
     Ok(())
 }
 

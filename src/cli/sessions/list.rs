@@ -22,12 +22,23 @@ pub(super) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Show the git work trees instead, and what stands only in them
+    #[arg(long)]
+    trees: bool,
 }
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
     let sessions = Registry::open(&loaded.paths.registry).load_all();
+    if args.trees {
+        super::trees::run(context, &loaded, &ordered(&sessions), args.json)?;
+        for broken in &sessions.broken {
+            context.printer.note(&broken_line(broken));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let live = Live::look(context, &loaded, &sessions);
     if args.json {
         context.printer.data(&json::render(&as_json(&sessions, &live)))?;
@@ -113,6 +124,7 @@ pub(super) fn session_json(record: &SessionRecord, live: &Live) -> Value {
         "status": record.status,
         "state": live.state(&slug, record),
         "cwd": record.cwd,
+        "workTree": record.work_tree,
         "pullRequests": record.pull_requests,
         "createdAt": record.created_at,
         "lastEventAt": record.last_event_at,

@@ -111,6 +111,7 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
         let said = format!("`--session-id`: `{id}` is not a UUID, and {name} takes no other");
         return Err(Failure::new(Kind::Usage, said));
     }
+    let wants_tree = args.cwd.is_none() && routing.workspace.enabled;
     let cwd = match &args.cwd {
         Some(dir) => context.env.cwd().join(dir),
         None => loaded.project.join(&routing.spawn_workdir),
@@ -126,6 +127,9 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
         routing.runner,
         Clock::System.now(),
     );
+    if wants_tree {
+        context.block_on(crate::cli::tools::workspaces(context, &loaded))?.settle(&mut record);
+    }
     record.status = SessionStatus::Active;
     record.conversation_started = args.session_id.is_some();
     if routing.runner == RunnerKind::Tmux {

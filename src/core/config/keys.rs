@@ -17,9 +17,6 @@ const OPEN: &[&str] = &["routing.harnessArgs", "harnesses"];
 /// Keys, and groups of keys, that nothing in this version reads. `config check`
 /// names those that are set; a test compares this table with the code.
 pub const WITHOUT_EFFECT: &[&str] = &[
-    "routing.workspace",
-    "routing.maxSessions",
-    "routing.memoryFloor",
     "routing.tmux.deliverWhen",
     "routing.tmux.waitNotice",
     "routing.tmux.typeMax",
@@ -33,6 +30,7 @@ pub const WITHOUT_EFFECT: &[&str] = &[
 pub const AT_START: &[&str] = &[
     "routing.runner",
     "routing.maxConcurrentDispatches",
+    "routing.workspace",
     "routing.promptTemplate",
     "routing.spawnPromptTemplate",
     "routing.tmux.socket",
@@ -146,6 +144,7 @@ impl Config {
         let (ours, theirs) = (&mut self.routing, &running.routing);
         ours.runner = theirs.runner;
         ours.max_concurrent_dispatches = theirs.max_concurrent_dispatches;
+        ours.workspace.clone_from(&theirs.workspace);
         ours.prompt_template.clone_from(&theirs.prompt_template);
         ours.spawn_prompt_template.clone_from(&theirs.spawn_prompt_template);
         ours.tmux.socket.clone_from(&theirs.tmux.socket);

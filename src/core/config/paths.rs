@@ -17,6 +17,7 @@ impl Config {
             &mut self.routing.web_terminal.socket,
             &mut self.webhooks.gh_webhook.secret_file,
             &mut self.state.dir,
+            &mut self.routing.workspace.root,
         ];
         for path in optional.into_iter().flatten() {
             *path = resolve(path, project, home);

@@ -31,6 +31,8 @@ pub enum Task {
 pub enum Input {
     /// A delivery was routed to a session.
     Enqueued(Job),
+    /// A session is to be live, though nothing waits for it.
+    Revive(Slug),
     /// A session can be delivered to, must wait, or could not be started.
     Started(Slug, Result<Hosting, StartFailure>),
     /// A delivery's injection ended.

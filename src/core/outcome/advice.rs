@@ -29,9 +29,15 @@ impl Reason {
             Self::RateLimited => {
                 "`the-loop sessions resume ITEM`; raise `routing.rateLimit` when it was no loop"
             }
+            Self::SessionsFull => {
+                "`the-loop sessions close ITEM` of another, or raise `routing.maxSessions`"
+            }
+            Self::MemoryLow => "free some memory, or lower `routing.memoryFloor`",
+            Self::ForkDenied => "set `routing.workspace.forks: allow` where you trust the fork",
             Self::PausedByHand => "`the-loop sessions resume ITEM`",
             Self::HarnessExited
             | Self::StartFailed
+            | Self::WorkTreeFailed
             | Self::TmuxFailed
             | Self::NeverSeen
             | Self::Internal

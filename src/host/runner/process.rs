@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
@@ -31,8 +31,8 @@ use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 use crate::state::turns::{self, About, Mark, Turn, Turns};
 
-use super::failure;
 use super::signals::SignalLog;
+use super::{Gate, failure};
 
 mod judge;
 mod plan;
@@ -60,6 +60,8 @@ pub struct ProcessRunnerParts {
     pub registry: Registry,
     /// The deliveries.
     pub inbox: Inbox,
+    /// Lets sessions start their agents.
+    pub gate: Arc<Gate>,
     /// The time.
     pub clock: Clock,
 }
@@ -101,6 +103,9 @@ impl ProcessRunner {
         // Between the look and the lock somebody may have attached.
         if drive.is_attached() {
             return Ok(Hosting::Held(Reason::Attached));
+        }
+        if let Some(reason) = self.parts.gate.admit(&slug) {
+            return Ok(Hosting::Held(reason));
         }
         if record.runner == RunnerKind::Tmux {
             self.show(&slug, record).await?;

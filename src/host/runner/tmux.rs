@@ -18,7 +18,7 @@ use crate::base::ids::{DeliveryId, Slug};
 use crate::base::process::shell_word;
 use crate::base::text::visible;
 use crate::core::config::{HarnessName, LiveConfig, RunnerKind};
-use crate::core::dispatch::{Delivered, StartFailure};
+use crate::core::dispatch::{Delivered, Hosting, StartFailure};
 use crate::core::harness::{Harness, StartSpec};
 use crate::core::inject::{Outcome, Progress};
 use crate::core::outcome::{Reason, State};
@@ -31,9 +31,9 @@ use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 use crate::state::spool;
 
-use super::failure;
 use super::inject::Injector;
 use super::signals::{SignalLog, news};
+use super::{Gate, failure};
 
 /// How often a starting agent is looked at while no signal comes.
 const LOOK_STARTING: Duration = Duration::from_millis(100);
@@ -59,6 +59,8 @@ pub struct TmuxRunnerParts {
     pub inbox: Inbox,
     /// Tells when an agent has said something.
     pub watcher: spool::Watcher,
+    /// Lets sessions start their agents.
+    pub gate: Arc<Gate>,
     /// The time.
     pub clock: Clock,
 }
@@ -87,10 +89,10 @@ impl TmuxRunner {
     }
 
     /// Makes sure that the session is live.
-    pub(super) async fn start(&self, slug: &Slug) -> Result<(), StartFailure> {
-        let started = self.adopt_or_spawn(slug).await;
+    pub(super) async fn start(&self, record: &SessionRecord) -> Result<Hosting, StartFailure> {
+        let started = self.adopt_or_spawn(&record.slug(), record).await;
         if let Err(failure) = &started {
-            self.note(slug, |record| {
+            self.note(&record.slug(), |record| {
                 record.status = SessionStatus::Failed;
                 record.failure = Some(failure.detail.clone());
             });
@@ -98,15 +100,11 @@ impl TmuxRunner {
         started
     }
 
-    async fn adopt_or_spawn(&self, slug: &Slug) -> Result<(), StartFailure> {
-        let record = match self.parts.registry.load(slug) {
-            Ok(Some(record)) => record,
-            Ok(None) => {
-                let detail = format!("the registry has no session `{slug}`");
-                return Err(failure(Reason::StartFailed, detail, false));
-            }
-            Err(error) => return Err(failure(Reason::RegistryUnreadable, chain(&error), false)),
-        };
+    async fn adopt_or_spawn(
+        &self,
+        slug: &Slug,
+        record: &SessionRecord,
+    ) -> Result<Hosting, StartFailure> {
         let found = self.find(slug).await.map_err(|error| tmux_failure(&error))?;
         let reference = record.work_item.reference.to_string();
         match found {
@@ -114,15 +112,18 @@ impl TmuxRunner {
                 Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
-                self.adopt(slug, &record, pane);
-                Ok(())
+                self.adopt(slug, record, pane);
+                Ok(Hosting::Live)
             }
             dead => {
+                if let Some(reason) = self.parts.gate.admit(slug) {
+                    return Ok(Hosting::Held(reason));
+                }
                 // Its last words go with the pane that is replaced.
                 if let Some(pane) = dead {
                     pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;
                 }
-                Box::pin(self.spawn(slug, &record)).await
+                Box::pin(self.spawn(slug, record)).await.map(|()| Hosting::Live)
             }
         }
     }

@@ -2,6 +2,8 @@
 //! receiver applies it when one runs, else the command does: the same function,
 //! the same lock.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::base::ids::{Slug, WorkItem};
@@ -59,6 +61,14 @@ pub enum VerbError {
         /// The work item.
         item: WorkItem,
     },
+    /// The directory is the work tree of another item.
+    #[error("`{}` is the work tree of {}", cwd.display(), owner.short())]
+    InAnothersTree {
+        /// The directory.
+        cwd: PathBuf,
+        /// Whose it is.
+        owner: WorkItem,
+    },
     /// The pull request's events go elsewhere.
     #[error("{} belongs to the session `{owner}`", pull_request.short())]
     LinkedElsewhere {
@@ -115,6 +125,15 @@ pub fn apply(registry: &Registry, verb: &SessionVerb) -> Result<(), VerbError> {
             if registry.load(&record.slug()).map_err(failed)?.is_some() {
                 let item = record.work_item.reference.clone();
                 return Err(VerbError::Exists { item });
+            }
+            let mut others = registry.load_all().records.into_values();
+            let in_its_tree = |other: &SessionRecord| {
+                other.work_tree.as_ref().is_some_and(|tree| tree.made)
+                    && record.cwd.starts_with(&other.cwd)
+            };
+            if let Some(other) = others.find(in_its_tree) {
+                let owner = other.work_item.reference;
+                return Err(VerbError::InAnothersTree { cwd: record.cwd.clone(), owner });
             }
             registry.save(record).map_err(failed)
         }

@@ -16,6 +16,21 @@ pub struct Workspace {
     pub enabled: bool,
     /// Whether a session may work on what a fork sent.
     pub forks: Forks,
+    /// How repositories are cloned, with your own credentials.
+    pub clone: CloneBy,
+    /// Where clones and work trees are; `None` takes a directory of the state.
+    pub root: Option<PathBuf>,
+}
+
+/// `routing.workspace.clone`: how repositories are cloned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CloneBy {
+    /// By HTTPS, with git's credential helpers.
+    #[default]
+    Https,
+    /// By SSH, with the keys of your agent or your home.
+    Ssh,
 }
 
 /// `routing.workspace.forks`: whether a session may work on what a fork sent.

@@ -1,0 +1,91 @@
+//! One work tree: whether it is ours, and what stands only in it.
+
+use std::io;
+use std::path::Path;
+
+use fs_err as fs;
+
+use super::error::{WorkspaceError, failed};
+use super::git::Git;
+use crate::core::workspace::Survey;
+
+/// Operations that git has not ended, by what they leave in a tree's own
+/// directory.
+const UNDER_WAY: &[(&str, &str)] = &[
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("BISECT_LOG", "a bisection"),
+];
+
+/// Whether the directory is a tree of the clone, without asking git.
+pub(super) fn check(path: &Path, clone: &Path) -> Result<(), WorkspaceError> {
+    let path_buf = path.to_path_buf();
+    let not_ours =
+        |why: &str| Err(WorkspaceError::NotOurs { path: path_buf.clone(), why: why.to_owned() });
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(WorkspaceError::Gone { path: path_buf });
+        }
+        Err(source) => {
+            return Err(WorkspaceError::Io { what: "looking at the work tree".into(), source });
+        }
+        Ok(metadata) if !metadata.is_dir() => return not_ours("it is no directory"),
+        Ok(_) => {}
+    }
+    let Ok(link) = fs::read_to_string(path.join(".git")) else {
+        return not_ours("it is no work tree of git");
+    };
+    let Some(admin) = link.trim_end().strip_prefix("gitdir: ").map(Path::new) else {
+        return not_ours("it is no work tree of git");
+    };
+    if admin.parent() != Some(&clone.join("worktrees")) || !admin.is_dir() {
+        return not_ours("it belongs to another clone");
+    }
+    // The clone's own note of where the tree is.
+    let noted = fs::read_to_string(admin.join("gitdir")).unwrap_or_default();
+    if Path::new(noted.trim_end()) != path.join(".git") {
+        return not_ours("its clone knows it at another place");
+    }
+    Ok(())
+}
+
+/// Looks at a tree that was just made, before anybody works in it.
+pub(super) async fn verify(
+    git: &Git,
+    path: &Path,
+    clone: &Path,
+    branch: &str,
+) -> Result<(), WorkspaceError> {
+    check(path, clone)?;
+    let failed = |source| failed("could not look at the new work tree", source);
+    let top = git.ask(path, ["rev-parse", "--show-toplevel"]).await.map_err(failed)?;
+    let on = git.ask(path, ["symbolic-ref", "--short", "HEAD"]).await.map_err(failed)?;
+    let same = |a: &Path, b: &Path| fs::canonicalize(a).ok() == fs::canonicalize(b).ok();
+    if !same(Path::new(&top), path) || on != branch {
+        let why = format!("git calls it `{top}` on the branch `{on}`, not on `{branch}`");
+        return Err(WorkspaceError::NotOurs { path: path.to_path_buf(), why });
+    }
+    Ok(())
+}
+
+/// What is in a tree that is nowhere else, as far as the clone knows.
+pub(super) async fn survey(git: &Git, path: &Path) -> Result<Survey, WorkspaceError> {
+    let failed = |source| failed("could not look into the work tree", source);
+    let status = ["status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none"];
+    let changed = git.ask(path, status).await.map_err(failed)?.lines().count();
+    let unpushed =
+        ["rev-list", "--count", "HEAD", "--not", "--remotes=origin", "--glob=refs/the-loop/pull/*"];
+    let count = git.ask(path, unpushed).await.map_err(failed)?;
+    let admin = git.ask(path, ["rev-parse", "--absolute-git-dir"]).await.map_err(failed)?;
+    let admin = Path::new(&admin);
+    let under_way = UNDER_WAY
+        .iter()
+        .find(|(file, _)| admin.join(file).exists())
+        .map(|(_, name)| (*name).to_owned());
+    // What cannot be counted counts as unpushed.
+    let unpushed = count.parse().unwrap_or(usize::MAX);
+    Ok(Survey { changed, unpushed, under_way, stale: None })
+}
