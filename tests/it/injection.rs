@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use crate::support::{eventually, payload};
 
+mod faults;
+mod people;
+mod sizes;
 mod stage;
 
 use stage::{Person, Random, Stage};

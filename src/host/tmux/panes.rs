@@ -18,6 +18,8 @@ pub struct Pane {
     pub server: String,
     /// tmux's id of the session; never used again while the server lives.
     pub session_id: String,
+    /// tmux's id of the window that it is in.
+    pub window_id: String,
     /// tmux's id of the pane; never used again while the server lives.
     pub pane_id: String,
     /// The session's name.
@@ -88,14 +90,14 @@ const CALL_PAUSE: Duration = Duration::from_millis(25);
 
 /// The fields of a listing. The session's name comes last, because that of a
 /// stranger may hold anything.
-const FIELDS: usize = 15;
+const FIELDS: usize = 16;
 
 fn format() -> String {
     format!(
         "#{{pid}}|#{{session_id}}|#{{pane_id}}|#{{?pane_dead,1,0}}|#{{?pane_in_mode,1,0}}|\
          #{{pane_dead_status}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_width}}|\
          #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}} #{{{INSTANCE_OPTION}}}|\
-         #{{pane_tty}}|#{{session_activity}}|#{{s/[|]/ /:session_group}}|#{{session_name}}"
+         #{{pane_tty}}|#{{session_activity}}|#{{window_id}}|#{{s/[|]/ /:session_group}}|#{{session_name}}"
     )
 }
 
@@ -269,6 +271,7 @@ fn parse(line: &str, instance: &str) -> Option<Row> {
         ours,
         tty,
         activity,
+        window,
         group,
         name,
     ] = &fields[..]
@@ -291,6 +294,7 @@ fn parse(line: &str, instance: &str) -> Option<Row> {
         pane: Pane {
             server: server.to_owned(),
             session_id: session.to_owned(),
+            window_id: window.to_owned(),
             pane_id: pane.to_owned(),
             name: name.to_owned(),
             state,
@@ -311,17 +315,17 @@ mod tests {
     #[test]
     fn a_row_of_ours_and_rows_of_strangers() {
         let ours =
-            parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc me|/dev/pts/1|50||loop/o+r+1", "me")
+            parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc me|/dev/pts/1|50|@1||loop/o+r+1", "me")
                 .unwrap();
         assert_eq!(ours.pane.item.as_deref(), Some("github:o/r#1"));
         assert_eq!(ours.pane.conversation.as_deref(), Some("abc"));
         assert_eq!((ours.pane.state, ours.cursor, ours.columns), (PaneState::Live, (3, 4), 160));
-        let strange = parse("9|$2|%3|1|0|7|0|0|80|0|  |/dev/pts/2|50|g|a|b c", "me").unwrap();
+        let strange = parse("9|$2|%3|1|0|7|0|0|80|0|  |/dev/pts/2|50|@1|g|a|b c", "me").unwrap();
         assert_eq!(strange.pane.name, "a|b c");
         assert_eq!(strange.pane.item, None);
         assert_eq!(strange.pane.state, PaneState::Dead("exit code 7".into()));
         let others =
-            parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc you|/dev/pts/1|50||loop/o+r+1", "me");
+            parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc you|/dev/pts/1|50|@1||loop/o+r+1", "me");
         assert_eq!(others.unwrap().pane.item, None);
         assert!(parse("nonsense", "me").is_none());
     }

@@ -93,7 +93,10 @@ impl Tmux {
         text: &str,
         lefts: usize,
     ) -> Result<(), TmuxError> {
-        let Pane { server, pane_id, session_id, .. } = pane;
+        let Pane { server, pane_id, window_id, session_id, .. } = pane;
+        // By its session: a pane alone would be looked up in the session of a group
+        // that was active last.
+        let place = format!("{session_id}:{window_id}.{pane_id}");
         let unmoved = seen.map_or("1".to_owned(), |Look { cursor: (x, y), activity, .. }| {
             format!("#{{==:#{{cursor_x}} #{{cursor_y}} #{{session_activity}},{x} {y} {activity}}}")
         });
@@ -110,7 +113,7 @@ impl Tmux {
         let call = self
             .call()
             .args(["load-buffer", "-b", buffer, "-", ";"])
-            .args(["if-shell", "-F", "-t", pane_id, &alive, &then, &otherwise])
+            .args(["if-shell", "-F", "-t", &place, &alive, &then, &otherwise])
             .stdin(text);
         match call.run_ok().await {
             Ok(output) if output.stdout_text().contains(REFUSED) => {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::{TmuxServer, World, eventually};
 
-const SESSION: &str = "=loop/o+r+1";
-const SESSION_PANE: &str = "=loop/o+r+1:";
+pub const SESSION: &str = "=loop/o+r+1";
+pub const SESSION_PANE: &str = "=loop/o+r+1:";
 
 /// What a person does meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +56,45 @@ impl Random {
 
 pub struct Stage {
     pub world: World,
-    /// The person's terminal: a pane of another tmux server.
+    client: Client,
+}
+
+/// A person's terminal, a pane of another tmux server, that shows a session.
+pub struct Client {
     terminal: TmuxServer,
+    size: (u16, u16),
+}
+
+impl Client {
+    pub fn new(columns: u16, rows: u16) -> Self {
+        Self { terminal: TmuxServer::new(), size: (columns, rows) }
+    }
+
+    /// Runs a tmux command in it that attaches it to the world's server. Within the
+    /// second in which it does, a key would not count: tmux tells whole seconds.
+    pub async fn attach(&self, world: &World, command: &[&str]) {
+        let clients = || world.tmux.run(&["list-clients"]).lines().count();
+        let before = clients();
+        let tmux = crate::support::tmux_path();
+        let socket = world.tmux.socket.to_str().unwrap();
+        let tmux = tmux.to_str().unwrap();
+        let (columns, rows) = (self.size.0.to_string(), self.size.1.to_string());
+        let new = ["new-session", "-d", "-s", "p", "-x", &columns, "-y", &rows, "--"];
+        let attach = ["env", "-u", "TMUX", tmux, "-u", "-S", socket];
+        self.terminal.run(&[&new[..], &attach, command].concat());
+        eventually("the person is there", async || (clients() > before).then_some(())).await;
+        tokio::time::sleep(Duration::from_millis(1_050)).await;
+    }
+
+    /// Presses keys.
+    pub fn keys(&self, keys: &[&str]) {
+        self.terminal.run(&[&["send-keys", "-t", "p"], keys].concat());
+    }
+
+    /// Closes the terminal.
+    pub fn close(&self) {
+        self.terminal.run(&["kill-session", "-t", "p"]);
+    }
 }
 
 impl Stage {
@@ -71,7 +108,7 @@ impl Stage {
         let mut script = script.clone();
         script["prompts"] = json!(world.home.join("prompts"));
         std::fs::write(world.project.join("fake-harness.json"), script.to_string()).unwrap();
-        Self { world, terminal: TmuxServer::new() }
+        Self { world, client: Client::new(120, 40) }
     }
 
     /// Starts the receiver; `THE_LOOP_LOG` reaches it, for the one who looks for a
@@ -93,28 +130,16 @@ impl Stage {
         notes.filter_map(|note| Some(note["prompt"].as_str()?.to_owned())).collect()
     }
 
-    /// The person attaches to the session. Within the second in which they do, a key
-    /// of theirs would not count: tmux tells whole seconds.
+    /// The person attaches to the session.
     pub async fn attach(&self) {
         // An Escape and the letter after it are two keys.
         self.world.tmux.run(&["set-option", "-s", "escape-time", "0"]);
-        let tmux = crate::support::tmux_path();
-        let socket = self.world.tmux.socket.to_str().unwrap();
-        let tmux = tmux.to_str().unwrap();
-        let attach = ["env", "-u", "TMUX", tmux, "-u", "-S", socket, "attach", "-t", SESSION];
-        let new = ["new-session", "-d", "-s", "p", "-x", "120", "-y", "40", "--"];
-        self.terminal.run(&[&new[..], &attach].concat());
-        eventually("the person is there", async || {
-            (self.world.tmux.run(&["list-clients", "-F", "#{client_created}"]).trim().len() > 1)
-                .then_some(())
-        })
-        .await;
-        tokio::time::sleep(Duration::from_millis(1_050)).await;
+        self.client.attach(&self.world, &["attach", "-t", SESSION]).await;
     }
 
     /// The person presses keys.
     pub fn keys(&self, keys: &[&str]) {
-        self.terminal.run(&[&["send-keys", "-t", "p"], keys].concat());
+        self.client.keys(keys);
     }
 
     /// The end of what the receiver said, and all that the agent did.
