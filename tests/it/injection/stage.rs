@@ -99,7 +99,7 @@ impl Client {
 
 impl Stage {
     pub fn new(script: &Value) -> Self {
-        let world = World::new("defaultHarness: claude");
+        let world = World::new("defaultHarness: claude\nrateLimit: 0");
         let config = std::fs::read_to_string(world.config()).unwrap();
         let fake = env!("CARGO_BIN_EXE_fake-harness");
         let tools = format!("tools:\n  claude:\n    path: {fake}\n");
