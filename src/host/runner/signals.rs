@@ -105,6 +105,13 @@ impl SignalLog {
         self.conversation.as_ref() == Some(conversation) && !self.taken.is_empty()
     }
 
+    /// Whether the conversation has a transcript, where the agent told which one it
+    /// would be: only then can it be resumed, and only else begun under this id.
+    pub fn has_transcript(&self, conversation: &HarnessSessionId) -> Option<bool> {
+        let transcript = self.transcript.as_ref()?;
+        (self.conversation.as_ref() == Some(conversation)).then(|| transcript.path.exists())
+    }
+
     /// What the agent last said that it waits for.
     pub fn asks(&self) -> Option<&str> {
         self.asks.as_deref()

@@ -84,6 +84,30 @@ async fn a_stopped_program_holds_its_events_and_nobody_elses_and_gets_each_once(
 }
 
 #[tokio::test]
+async fn a_conversation_is_resumed_only_while_its_transcript_is_there() {
+    let stage = two_sessions(|_| ()).await;
+    let transcripts = || {
+        let dir = stage.world.project.join(".fake-claude/projects");
+        let projects = std::fs::read_dir(dir).unwrap();
+        let files = projects.flat_map(|dir| std::fs::read_dir(dir.unwrap().path()).unwrap());
+        files.map(|file| file.unwrap().path()).collect::<Vec<_>>()
+    };
+    assert_eq!(transcripts().len(), 2);
+    for (id, is_there) in [("e-1", true), ("e-2", false)] {
+        if !is_there {
+            for file in transcripts() {
+                std::fs::remove_file(file).unwrap();
+            }
+        }
+        signal(&of_the_first(&stage.world, "#{pane_pid}"), Signal::KILL);
+        comment(&stage, 1, id).await;
+        stage.world.reaches(id, "delivered").await;
+        assert_eq!(times(&stage, id), 1);
+    }
+    assert_eq!(transcripts().len(), 1);
+}
+
+#[tokio::test]
 async fn a_server_that_is_killed_in_the_middle_costs_no_event() {
     let stage = two_sessions(|_| ()).await;
     let server = of_the_first(&stage.world, "#{pid}");
