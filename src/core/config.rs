@@ -7,6 +7,7 @@
 //! then is the spot in the text looked for (`locate`).
 
 mod amounts;
+mod clash;
 mod error;
 mod keys;
 mod live;

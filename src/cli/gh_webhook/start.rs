@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::base::clock::Clock;
 use crate::base::failure::Failure;
+use crate::base::process::Household;
 use crate::base::text::visible_lines;
 use crate::cli::Context;
 use crate::cli::background::Background;
@@ -163,7 +164,9 @@ async fn check(
     };
     let needs = crate::cli::doctor::needs_of(&config);
     let dirs = context.dirs()?;
+    let household = Household::enter();
     let report = doctor::examine(&context.env, &dirs, &config.tools, &needs).await;
+    drop(household);
     if let Some(text) = report.errors_text() {
         return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
             .hint("`the-loop doctor` shows every check"));

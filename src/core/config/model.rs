@@ -12,8 +12,10 @@ use super::amounts::{ByteSize, Span};
 use super::values;
 use crate::base::ids::Repo;
 
+mod events;
 mod terminal;
 
+pub use events::{EVENT_NAMES, EVENTS};
 pub use terminal::*;
 
 /// The whole configuration file.
@@ -227,21 +229,9 @@ pub struct GhWebhook {
     pub secret_file: Option<PathBuf>,
     /// The events that GitHub is asked to send.
     #[serde(deserialize_with = "values::events")]
+    #[schemars(schema_with = "events::schema")]
     pub events: Vec<String>,
 }
-
-/// The events that something is made of: what GitHub is asked for unless the
-/// configuration says otherwise.
-pub const EVENTS: &[&str] = &[
-    "issues",
-    "issue_comment",
-    "pull_request",
-    "pull_request_review",
-    "pull_request_review_comment",
-    "check_run",
-    "workflow_run",
-    "status",
-];
 
 impl Default for GhWebhook {
     fn default() -> Self {

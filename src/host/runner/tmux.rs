@@ -92,10 +92,7 @@ impl TmuxRunner {
     pub(super) async fn start(&self, record: &SessionRecord) -> Result<Hosting, StartFailure> {
         let started = self.adopt_or_spawn(&record.slug(), record).await;
         if let Err(failure) = &started {
-            self.note(&record.slug(), |record| {
-                record.status = SessionStatus::Failed;
-                record.failure = Some(failure.detail.clone());
-            });
+            self.note_failed(&record.slug(), failure.detail.clone());
         }
         started
     }
@@ -106,13 +103,12 @@ impl TmuxRunner {
         record: &SessionRecord,
     ) -> Result<Hosting, StartFailure> {
         let found = self.find(slug).await.map_err(|error| tmux_failure(&error))?;
-        let reference = record.work_item.reference.to_string();
         match found {
-            Some(pane) if pane.item.as_ref() != Some(&reference) => {
+            Some(pane) if !pane.is_of(slug) => {
                 Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
-                self.adopt(slug, record, pane);
+                self.adopt(slug, record, self.parts.tmux.rename_back(pane, slug).await);
                 Ok(Hosting::Live)
             }
             dead => {
@@ -132,12 +128,11 @@ impl TmuxRunner {
     /// only be out of reach: a cleaner took the server's socket away. A second
     /// agent on the same conversation would destroy its history.
     async fn find(&self, slug: &Slug) -> Result<Option<Pane>, TmuxError> {
-        let name = slug.tmux_name();
-        let found = self.parts.tmux.find(&name).await?;
+        let found = self.parts.tmux.find_of(slug).await?;
         let known = self.live.lock().unwrap_or_else(PoisonError::into_inner).get(slug).cloned();
         match (found, known) {
             (None, Some(known)) if self.parts.tmux.call_back(&known.pane).await => {
-                self.parts.tmux.find(&name).await
+                self.parts.tmux.find_of(slug).await
             }
             (found, _) => Ok(found),
         }
@@ -148,8 +143,7 @@ impl TmuxRunner {
         if live.get(slug).is_some_and(|known| known.pane.is_the_same_as(&pane)) {
             return;
         }
-        let known = self.live_session(slug, record, pane, false);
-        live.insert(slug.clone(), known);
+        live.insert(slug.clone(), self.live_session(slug, record, pane, false));
     }
 
     fn live_session(&self, slug: &Slug, record: &SessionRecord, pane: Pane, is_new: bool) -> Live {
@@ -353,13 +347,21 @@ impl TmuxRunner {
             Delivered::Ended(Outcome::Gone) => {
                 let said = self.last_words(&live.pane).await;
                 self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
-                if !said.is_empty() {
-                    self.note(slug, |record| record.failure = Some(said));
-                }
+                self.note_failed(slug, format!("the agent ended before it took a text{said}"));
             }
             _ => {}
         }
         result
+    }
+
+    /// Until it is started again the session has failed; a pause stays.
+    fn note_failed(&self, slug: &Slug, why: String) {
+        self.note(slug, |record| {
+            record.failure = Some(why);
+            if record.status != SessionStatus::Paused {
+                record.status = SessionStatus::Failed;
+            }
+        });
     }
 
     fn note_accepted(&self, slug: &Slug, id: &DeliveryId, signals: &SignalLog) {
@@ -378,8 +380,7 @@ impl TmuxRunner {
     /// Ends the session's agent; the registry keeps what is needed to resume it.
     pub(super) async fn close(&self, slug: &Slug) -> Result<(), String> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
-        if let Some(pane) =
-            self.parts.tmux.find(&slug.tmux_name()).await.map_err(|error| chain(&error))?
+        if let Some(pane) = self.parts.tmux.find_of(slug).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
             pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;
