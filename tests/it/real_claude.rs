@@ -123,10 +123,19 @@ impl Rig {
             since = is_idle.then(|| since.unwrap_or_else(std::time::Instant::now));
             assert!(begin.elapsed() < Duration::from_mins(2), "not idle before {n}\n{screen}");
             if screen.contains("Do you want to proceed?") {
-                self.world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "Escape"]);
+                self.escape().await;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Closes a dialog, with one key: a second would open the menu of earlier turns.
+    async fn escape(&self) {
+        self.world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "Escape"]);
+        eventually("the dialog is closed", async || {
+            (!self.screen().contains("Do you want to proceed?")).then_some(())
+        })
+        .await;
     }
 
     /// Says no to the dialog that an event opens; `false` when none came.
@@ -137,7 +146,7 @@ impl Rig {
             if self.screen().contains("Do you want to proceed?") {
                 // Long enough for another submit key, were there one.
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                self.world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "Escape"]);
+                self.escape().await;
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(30)).await;

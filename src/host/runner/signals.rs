@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::base::ids::{HarnessSessionId, Marker};
 use crate::core::harness::{Harness, Signal};
+use crate::core::session::SessionRecord;
 use crate::state::spool;
 
 /// How much of a transcript's end is searched at first: enough for every record
@@ -105,11 +106,19 @@ impl SignalLog {
         self.conversation.as_ref() == Some(conversation) && !self.taken.is_empty()
     }
 
-    /// Whether the conversation has a transcript, where the agent told which one it
-    /// would be: only then can it be resumed, and only else begun under this id.
-    pub fn has_transcript(&self, conversation: &HarnessSessionId) -> Option<bool> {
-        let transcript = self.transcript.as_ref()?;
-        (self.conversation.as_ref() == Some(conversation)).then(|| transcript.path.exists())
+    /// Whether the session's conversation exists, so that it is resumed rather than
+    /// begun: what the agent said of its transcript counts more than what we noted.
+    pub fn has_conversation(harness: Harness, dir: &Path, record: &SessionRecord) -> bool {
+        let mut said = Self::new(harness, dir);
+        if let Err(error) = said.refresh() {
+            tracing::warn!(%error, "could not read the spool");
+        }
+        match (&said.transcript, &said.conversation) {
+            (Some(transcript), Some(id)) if *id == record.harness_session_id => {
+                transcript.path.exists()
+            }
+            _ => record.conversation_started,
+        }
     }
 
     /// What the agent last said that it waits for.

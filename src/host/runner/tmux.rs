@@ -194,16 +194,6 @@ impl TmuxRunner {
         Ok(())
     }
 
-    /// Whether the session's conversation exists: what the agent said of its
-    /// transcript counts more than what we noted.
-    fn has_conversation(&self, slug: &Slug, record: &SessionRecord, harness: Harness) -> bool {
-        let mut said = SignalLog::new(harness, &self.spool_dir(slug));
-        if let Err(error) = said.refresh() {
-            tracing::warn!(%slug, %error, "could not read the spool");
-        }
-        said.has_transcript(&record.harness_session_id).unwrap_or(record.conversation_started)
-    }
-
     /// Writes what the pane becomes: the harness's command line and environment.
     fn write_launch_file(
         &self,
@@ -227,7 +217,7 @@ impl TmuxRunner {
         let config = self.parts.config.get();
         let plan = harness.start(&StartSpec {
             session_id: &record.harness_session_id,
-            resume: self.has_conversation(slug, record, harness),
+            resume: SignalLog::has_conversation(harness, &self.spool_dir(slug), record),
             hook_command: &hook_command,
             extra_args: config.routing.harness_args.get(&record.harness).unwrap_or(&empty),
             cwd: &record.cwd,
