@@ -35,7 +35,7 @@ use crate::core::platform::Host;
 
 use install::store::Store;
 
-pub use checks::{Project, client_for, secret_command};
+pub use checks::{InboxLook, Project, client_for, secret_command};
 pub use finding::{Finding, Severity};
 pub use offer::offer_installs;
 pub use report::Report;

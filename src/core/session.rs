@@ -252,6 +252,14 @@ impl SessionRecord {
         self.paused_why = why;
     }
 
+    /// Notes what its agent does. A pause that came meanwhile stays: what a
+    /// person, or the rate limit, holds back is not let go by a start.
+    pub fn be(&mut self, status: SessionStatus) {
+        if self.status != SessionStatus::Paused {
+            self.status = status;
+        }
+    }
+
     /// Lets its events go on, when it was paused.
     pub fn resume(&mut self) {
         if self.status == SessionStatus::Paused {

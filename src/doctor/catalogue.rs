@@ -36,6 +36,7 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("port.free", "the receiver can listen"),
     ("disk.space", "there is room for state and tools"),
     ("state.modes", "state belongs to this user alone"),
+    ("state.inbox", "every delivery that was stored can be read"),
     ("state.locks", "nothing is left of a receiver that died"),
     ("tools.litter", "nothing is left of an install that died"),
     ("limits.descriptors", "enough files can be open at once"),

@@ -1,5 +1,5 @@
 //! The dispatcher's driver: runs the commands of `core::dispatch` and reports
-//! back. One loop, one event at a time.
+//! back. One loop; events that wait together share a commit.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use super::runner::Runners;
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 /// How many events may wait for the loop; what does not fit waits with its sender.
 const BACKLOG: usize = 1024;
+/// How many events that wait are handled together, with one commit for all.
+const TOGETHER: usize = 64;
 
 /// A way to give work to the dispatcher.
 #[derive(Debug, Clone)]
@@ -82,15 +84,21 @@ struct Driver {
 impl Driver {
     async fn run(mut self, mut receiver: mpsc::Receiver<Input>) {
         loop {
-            let input = tokio::select! {
+            let mut inputs = Vec::new();
+            let count = tokio::select! {
                 () = self.stop.cancelled() => return,
-                input = receiver.recv() => input,
+                count = receiver.recv_many(&mut inputs, TOGETHER) => count,
             };
-            let Some(input) = input else { return };
-            if let Input::Delivered(slug, _) = &input {
-                self.call_off.remove(slug);
+            if count == 0 {
+                return;
             }
-            let commands = self.machine.handle(input);
+            let mut commands = Vec::new();
+            for input in inputs {
+                if let Input::Delivered(slug, _) = &input {
+                    self.call_off.remove(slug);
+                }
+                commands.extend(self.machine.handle(input));
+            }
             if !self.record(&commands).await {
                 return;
             }
@@ -128,6 +136,7 @@ impl Driver {
                     // what it took, and the next start finds it.
                     tracing::error!(error = %chain(&error), "could not record what became of a delivery");
                     if !error.may_pass() {
+                        self.record_alone(steps).await;
                         return true;
                     }
                 }
@@ -135,6 +144,19 @@ impl Driver {
             tokio::select! {
                 () = self.stop.cancelled() => return false,
                 () = tokio::time::sleep(RECORD_AGAIN) => {}
+            }
+        }
+    }
+
+    /// One that cannot be put down must not take the others with it.
+    async fn record_alone(&self, steps: Vec<Step>) {
+        if steps.len() < 2 {
+            return;
+        }
+        for step in steps {
+            let delivery = step.delivery.clone();
+            if let Err(error) = self.inbox.record(vec![step]).await {
+                tracing::error!(%delivery, error = %chain(&error), "this one");
             }
         }
     }

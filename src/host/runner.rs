@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::failure::chain;
+use crate::base::files;
 use crate::base::ids::{DeliveryId, Slug};
 use crate::core::dispatch::{Delivered, Hosting, StartFailure};
 use crate::core::outcome::Reason;
@@ -30,6 +31,10 @@ pub use process::{ProcessRunner, ProcessRunnerParts, end_turn, resume_invocation
 pub use signals::SignalLog;
 pub use tmux::{TmuxRunner, TmuxRunnerParts};
 
+/// The room on the disk below which no agent is given anything.
+const ROOM: u64 = 512 << 10;
+/// How often a full disk is looked at.
+const LOOK_FOR_ROOM: Duration = Duration::from_secs(1);
 /// How often a session that is held is looked at.
 const LOOK_HELD: Duration = Duration::from_millis(200);
 
@@ -63,6 +68,7 @@ impl Runners {
     /// Makes sure that the session can be delivered to: adopts its agent where
     /// it is, starts it where it is not. A paused session is held.
     pub async fn start(&self, slug: &Slug) -> Result<Hosting, StartFailure> {
+        self.wait_for_room(slug).await;
         let record = self.record(slug)?;
         if record.status == SessionStatus::Paused {
             return Ok(Hosting::Held(Reason::SessionPaused));
@@ -79,7 +85,28 @@ impl Runners {
         if started != Ok(Hosting::Headless) {
             self.gate.entered(slug);
         }
-        started
+        // The disk may have filled meanwhile; the next try waits for it.
+        started.map_err(|failure| StartFailure {
+            transient: failure.transient || !self.has_room(),
+            ..failure
+        })
+    }
+
+    /// Waits until there is room for what an agent says: one that cannot tell that
+    /// it took a text leaves us without a proof.
+    async fn wait_for_room(&self, slug: &Slug) {
+        let mut is_said = false;
+        while !self.has_room() {
+            if !std::mem::replace(&mut is_said, true) {
+                let dir = self.paths.dir.display();
+                tracing::error!(%slug, %dir, "the disk is full: the session's events wait");
+            }
+            tokio::time::sleep(LOOK_FOR_ROOM).await;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        files::room(&self.paths.dir).is_none_or(|free| free >= ROOM)
     }
 
     /// Hands a delivery to a session that was started, and waits until the agent
@@ -140,7 +167,7 @@ impl Runners {
                 record.cwd.clone_from(cwd);
             }
             Err(failure) => {
-                record.status = SessionStatus::Failed;
+                record.be(SessionStatus::Failed);
                 record.failure = Some(failure.detail.clone());
             }
         });

@@ -35,7 +35,7 @@ use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::control::{self, Control, Status};
-use super::intake::Intake;
+use super::intake::{self, Intake};
 use super::metrics::Metrics;
 use super::rebuild::rebuild;
 use super::receiver::{Receiver, Secret};
@@ -113,7 +113,7 @@ impl Daemon {
         })?;
         let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
             .map_err(|error| Failure::failed("could not open the inbox").because(error))?;
-        let registry = Registry::open(&paths.registry).remembering();
+        let registry = Registry::of(paths).remembering();
         let key = paths.key().map_err(|error| {
             Failure::failed("could not read the key of our own voice").because(error)
         })?;
@@ -215,18 +215,8 @@ impl Daemon {
         let workdir = project.join(&config.routing.spawn_workdir);
         let workspaces = work_trees(git, &config, &paths, &live)?;
         let trees = workspaces.as_deref();
-        if registry.is_swept() {
-            let panes = match &tmux {
-                Some(tmux) => tmux.panes().await.unwrap_or_default(),
-                None => Vec::new(),
-            };
-            let now = clock.now();
-            let made =
-                rebuild(&registry, &inbox, &paths, &panes, &config.routing, (&workdir, trees), now);
-            if made > 0 {
-                tracing::warn!(sessions = made, "the registry had vanished and was made again");
-            }
-        }
+        let lies = (workdir.as_path(), trees);
+        rebuild(&registry, &inbox, &paths, tmux.as_ref(), &config.routing, lies, clock.now()).await;
         let tasks = TaskTracker::new();
         let arrived = Arc::new(Notify::new());
         let watcher = spool::Watcher::start(&paths.spool());
@@ -293,6 +283,7 @@ impl Daemon {
             arrived: Arc::clone(&arrived),
             sight,
             clock: clock.clone(),
+            together: intake::BATCH,
         };
         tasks.spawn(intake.run(stop.clone()));
         let retention = &config.state.retention;

@@ -99,6 +99,11 @@ impl StatePaths {
         self.dir.join("logs")
     }
 
+    /// The directory of the copies of the registry's entries.
+    pub fn copies(&self) -> PathBuf {
+        self.dir.join("sessions")
+    }
+
     /// The directory of clones and work trees, unless the configuration names
     /// another.
     pub fn workspace(&self, config: &Config) -> PathBuf {

@@ -229,6 +229,11 @@ impl World {
         &self.receiver.as_ref().unwrap().url
     }
 
+    /// The receiver's process.
+    pub fn pid(&self) -> u32 {
+        self.receiver.as_ref().unwrap().child.id()
+    }
+
     /// Posts a signed delivery and gives the status code.
     pub async fn post(&self, id: &str, event: &str, body: &serde_json::Value) -> u16 {
         post(self.url(), id, event, serde_json::to_vec(body).unwrap()).await

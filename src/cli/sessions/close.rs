@@ -98,7 +98,7 @@ async fn close_here(
     if record.runner == RunnerKind::Tmux {
         end_pane(context, loaded, slug).await?;
     }
-    let registry = Registry::open(&loaded.paths.registry);
+    let registry = Registry::of(&loaded.paths);
     registry
         .update(slug, |record| record.status = SessionStatus::Closed)
         .map(drop)

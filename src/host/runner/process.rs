@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
+use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
-use crate::base::files::{self, atomic};
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
 use crate::base::random;
 use crate::core::config::{HarnessName, LiveConfig, RunnerKind};
@@ -29,7 +30,7 @@ use crate::state::drive::Drive;
 use crate::state::inbox::{Inbox, QueuedDelivery, Step};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
-use crate::state::turns::{self, About, Mark, Turn, Turns};
+use crate::state::turns::{self, Mark, Turn, Turns};
 
 use super::signals::SignalLog;
 use super::{Gate, failure};
@@ -37,11 +38,13 @@ use super::{Gate, failure};
 mod group;
 mod judge;
 mod plan;
+mod prepare;
 mod watch;
 
 use judge::{Ending, Verdict};
 use plan::oneshot_invocation;
 pub use plan::resume_invocation;
+use prepare::Prepared;
 pub use watch::end as end_turn;
 
 /// Everything that the runner is made of.
@@ -209,13 +212,17 @@ impl ProcessRunner {
                 if call_off.is_cancelled() {
                     return Ok(Delivered::CalledOff);
                 }
-                self.run(&delivery, &turns, &record, &prompt, call_off).await?
+                match self.run(&delivery, &turns, &record, &prompt, call_off).await? {
+                    Some(ended) => ended,
+                    None => return Ok(Delivered::CalledOff),
+                }
             };
             if let Err(error) = signals.refresh() {
                 tracing::warn!(%slug, %error, "could not read the spool");
             }
             match judge::judge(harness, &turn, &ending, &mut signals, &delivery.marker) {
                 Verdict::Ended { state, reason, detail, conversation } => {
+                    Checkpoint::Acknowledge.reached();
                     self.note_end(slug, id, state, reason, detail.as_deref(), conversation);
                     return Ok(Delivered::Turn { state, reason, detail });
                 }
@@ -275,7 +282,7 @@ impl ProcessRunner {
         std::time::Duration::from_secs(seconds.into())
     }
 
-    /// Runs a new turn to its end.
+    /// Runs a new turn to its end; nothing when it was called off before it began.
     async fn run(
         &self,
         delivery: &QueuedDelivery,
@@ -283,7 +290,7 @@ impl ProcessRunner {
         record: &SessionRecord,
         prompt: &str,
         call_off: &CancellationToken,
-    ) -> Result<(Turn, Ending), String> {
+    ) -> Result<Option<(Turn, Ending)>, String> {
         // Nobody drives beside a turn that goes on, whosever it is.
         if let Ok(Some(other)) = turns.live()
             && let Some(mark) = other.mark()
@@ -291,16 +298,9 @@ impl ProcessRunner {
             self.await_end(&other, &mark, &delivery.slug, call_off).await;
         }
         let invocation = oneshot_invocation(&self.parts, record)?;
-        let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
-        self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))?;
-        let io = |error: std::io::Error| error.to_string();
-        let about = About { delivery: delivery.id.clone(), began: self.parts.clock.now() };
-        let turn = turns.begin(&about, prompt).map_err(io)?;
-        let stored = serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
-        atomic::write(&turn.launch(), &stored).map_err(io)?;
-        let stdin = fs_err::File::open(turn.prompt()).map_err(io)?.into_parts().0;
-        let stdout = Turn::open_output(&turn.stdout()).map_err(io)?;
-        let stderr = Turn::open_output(&turn.stderr()).map_err(io)?;
+        let prepared =
+            prepare::prepare(&self.parts, delivery, turns, &invocation, prompt, call_off).await?;
+        let Some(Prepared { turn, stdin, stdout, stderr }) = prepared else { return Ok(None) };
         let child = self
             .parts
             .program
@@ -312,8 +312,10 @@ impl ProcessRunner {
             .cwd(&record.cwd)
             .start(Stdio::from(stdin), Stdio::from(stdout), Stdio::from(stderr))
             .map_err(|error| chain(&error))?;
+        Checkpoint::Spawn.reached();
         let ending = watch::child(&turn, child, self.limit(), call_off).await;
-        Ok((turn, ending))
+        Checkpoint::Submit.reached();
+        Ok(Some((turn, ending)))
     }
 
     /// The agent lost the conversation: the next turn begins another.
@@ -358,9 +360,7 @@ impl ProcessRunner {
             } else {
                 Some(explained())
             };
-            if record.status != SessionStatus::Paused {
-                record.status = if failed { SessionStatus::Failed } else { SessionStatus::Active };
-            }
+            record.be(if failed { SessionStatus::Failed } else { SessionStatus::Active });
         });
     }
 
@@ -368,9 +368,7 @@ impl ProcessRunner {
     fn note_failed(&self, slug: &Slug, why: &str) {
         self.note(slug, |record| {
             record.failure = Some(why.to_owned());
-            if record.status != SessionStatus::Paused {
-                record.status = SessionStatus::Failed;
-            }
+            record.be(SessionStatus::Failed);
         });
     }
 

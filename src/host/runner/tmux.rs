@@ -165,7 +165,7 @@ impl TmuxRunner {
         let began = self.parts.clock.now();
         let size = self.parts.config.get().routing.tmux.size;
         self.update(slug, |record| {
-            record.status = SessionStatus::Starting;
+            record.be(SessionStatus::Starting);
             record.failure = None;
             record.runner = RunnerKind::Tmux;
             record.tmux_target = Some(slug.tmux_name());
@@ -259,7 +259,7 @@ impl TmuxRunner {
                 tracing::warn!(%slug, %error, "could not read the spool");
             }
             if signals.is_ready_since(began) {
-                self.note(slug, be_active);
+                self.note(slug, |record| record.be(SessionStatus::Active));
                 return Ok(());
             }
             let state = match self.parts.tmux.look(&live.pane).await {
@@ -348,16 +348,14 @@ impl TmuxRunner {
     fn note_failed(&self, slug: &Slug, why: String) {
         self.note(slug, |record| {
             record.failure = Some(why);
-            if record.status != SessionStatus::Paused {
-                record.status = SessionStatus::Failed;
-            }
+            record.be(SessionStatus::Failed);
         });
     }
 
     fn note_accepted(&self, slug: &Slug, id: &DeliveryId, signals: &SignalLog) {
         let now = self.parts.clock.now();
         self.note(slug, |record| {
-            be_active(record);
+            record.be(SessionStatus::Active);
             record.failure = None;
             record.conversation_started = true;
             record.note_delivery(id, now);
@@ -401,13 +399,6 @@ impl TmuxRunner {
         if let Err(error) = self.parts.registry.update(slug, change) {
             tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
         }
-    }
-}
-
-/// The agent works; a pause that came meanwhile stays.
-fn be_active(record: &mut SessionRecord) {
-    if record.status != SessionStatus::Paused {
-        record.status = SessionStatus::Active;
     }
 }
 

@@ -214,6 +214,21 @@ pub struct QueuedDelivery {
     pub attempts: u32,
 }
 
+/// How far the log of a delivery has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The delivery's place in the order of arrival.
+    pub seq: i64,
+    /// Its id.
+    pub id: DeliveryId,
+    /// How many steps it has.
+    pub steps: i64,
+    /// When the last one was recorded.
+    pub changed_at: i64,
+    /// Whether more will come by itself.
+    pub is_under_way: bool,
+}
+
 /// How many deliveries stand where. States that nobody is in are absent.
 pub type Counts = BTreeMap<State, u64>;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::error::InboxError;
+use super::error::{InboxError, NO_DATABASE};
 use super::salvage;
 use crate::base::files;
 
@@ -33,6 +33,9 @@ pub(super) fn read_write(path: &Path, now_ms: i64) -> Result<Connection, InboxEr
             salvage::salvage(path, now_ms)
         }
         Err(InboxError::Damaged { .. }) => salvage::salvage(path, now_ms),
+        Err(foreign @ InboxError::NotAnInbox { found: NO_DATABASE, .. }) => {
+            salvage::salvage_headless(path, now_ms)?.ok_or(foreign)
+        }
         opened => opened,
     }
 }
