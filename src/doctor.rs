@@ -13,6 +13,7 @@ pub mod finding;
 pub mod host;
 pub mod install;
 mod listener;
+mod named;
 mod narrow;
 mod offer;
 mod path;
@@ -37,6 +38,7 @@ use install::store::Store;
 
 pub use checks::{InboxLook, Project, client_for, secret_command};
 pub use finding::{Finding, Severity};
+pub use named::named;
 pub use offer::offer_installs;
 pub use report::Report;
 pub use tool::{Origin, Tool, ToolId};

@@ -3,7 +3,9 @@
 
 pub mod demo_agent;
 pub mod dispatch;
+pub mod notify;
 pub mod pane_log;
 pub mod runner;
+pub mod status;
 pub mod tmux;
 pub mod workspace;

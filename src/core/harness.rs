@@ -19,11 +19,13 @@ mod claude;
 mod demo;
 mod hooks;
 mod oneshot;
+mod status;
 mod words;
 
 pub use claude::Claude;
 pub use demo::Demo;
 pub use oneshot::{OneShotResult, TurnEnd, rendered};
+pub use status::AgentStatus;
 
 /// An agent that we can drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +106,11 @@ pub enum Signal {
     },
     /// A turn ended.
     TurnEnded,
+    /// A turn ended with an error of the model's service.
+    TurnFailed {
+        /// What went wrong, on one line.
+        why: String,
+    },
     /// It waits for a person.
     Waiting {
         /// What for, on one line.
@@ -226,6 +233,28 @@ impl Harness {
     /// was taken.
     pub fn transcript_has(&self, transcript_line: &str, marker: &Marker) -> bool {
         self.adapter().transcript_has(transcript_line, marker)
+    }
+
+    /// Where its process with this number says what it does; nothing where it does
+    /// not.
+    pub fn status_file(&self, home: &Path, pid: u32) -> Option<PathBuf> {
+        match self {
+            Self::Claude(_) => Some(status::file(home, pid)),
+            Self::Demo(_) => None,
+        }
+    }
+
+    /// What that file says of this process and conversation.
+    pub fn status_of(
+        &self,
+        raw: &Value,
+        pid: u32,
+        conversation: &HarnessSessionId,
+    ) -> Option<AgentStatus> {
+        match self {
+            Self::Claude(_) => status::read(raw, pid, conversation),
+            Self::Demo(_) => None,
+        }
     }
 
     /// Whether a line of its transcript, at `since` or later, holds the whole of

@@ -119,6 +119,11 @@ impl Injection {
         !matches!(self.stage, Stage::Gate | Stage::Submitted { .. } | Stage::Taken { .. })
     }
 
+    /// Whether nothing was done yet, so that it may be given up for another.
+    pub fn is_at_gate(&self) -> bool {
+        self.stage == Stage::Gate
+    }
+
     /// The next action after an observation.
     pub fn next(&mut self, seen: &Observation) -> Action {
         if seen.accepted {

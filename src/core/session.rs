@@ -123,6 +123,10 @@ pub struct SessionRecord {
     /// Why it failed: the agent's last lines, or what kept it from starting.
     #[serde(default)]
     pub failure: Option<String>,
+    /// Its agent was started and has not said that it is ready: what it asks, or
+    /// what its screen shows instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
     /// Why it is paused, where no person did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_why: Option<String>,
@@ -176,6 +180,7 @@ impl SessionRecord {
             last_event_at: None,
             recent_deliveries: Vec::new(),
             failure: None,
+            blocked: None,
             paused_why: None,
             told_checks: Vec::new(),
             counted_from: None,

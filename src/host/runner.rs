@@ -3,6 +3,7 @@
 //! Called by `host::dispatch`. A session keeps the runner it was started with:
 //! its registry entry says which, whatever the configuration says now.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::failure::chain;
 use crate::base::files;
-use crate::base::ids::{DeliveryId, Slug};
-use crate::core::dispatch::{Delivered, Hosting, StartFailure};
+use crate::base::ids::Slug;
+use crate::core::dispatch::{Batch, Delivered, Hosting, StartFailure};
+use crate::core::harness::Harness;
 use crate::core::outcome::Reason;
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::core::workspace::{NoHead, WorkTree};
@@ -20,11 +22,14 @@ use crate::state::drive::Drive;
 use crate::state::paths::StatePaths;
 use crate::state::registry::{Registry, RegistryError};
 
+mod attention;
 mod gate;
 mod inject;
 mod process;
 mod signals;
 mod tmux;
+mod told;
+mod tracer;
 
 pub use gate::Gate;
 pub use process::{ProcessRunner, ProcessRunnerParts, end_turn, resume_invocation};
@@ -37,6 +42,15 @@ const ROOM: u64 = 512 << 10;
 const LOOK_FOR_ROOM: Duration = Duration::from_secs(1);
 /// How often a session that is held is looked at.
 const LOOK_HELD: Duration = Duration::from_millis(200);
+
+/// How a delivery that is under way is stopped.
+#[derive(Debug, Clone, Default)]
+pub struct Brakes {
+    /// The session ends: nothing that was not submitted is waited for.
+    pub call_off: CancellationToken,
+    /// Something else goes first: what was not typed yet is given back.
+    pub give_way: CancellationToken,
+}
 
 /// The runners, behind one contract.
 #[derive(Debug, Clone)]
@@ -78,7 +92,10 @@ impl Runners {
             None => record,
         };
         let started = match self.of(&record)? {
-            SessionRunner::Tmux(runner) => runner.start(&record).await,
+            SessionRunner::Tmux(runner) => {
+                runner.attend(slug, Harness::named(record.harness));
+                runner.start(&record).await
+            }
             SessionRunner::Process(runner) => runner.start(&record).await,
         };
         // A headless agent is there as long as its turn.
@@ -109,18 +126,13 @@ impl Runners {
         files::room(&self.paths.dir).is_none_or(|free| free >= ROOM)
     }
 
-    /// Hands a delivery to a session that was started, and waits until the agent
-    /// took it. `call_off` ends the wait while nothing was submitted.
-    pub async fn deliver(
-        &self,
-        slug: &Slug,
-        delivery: &DeliveryId,
-        call_off: &CancellationToken,
-    ) -> Delivered {
+    /// Hands deliveries, as one text, to a session that was started, and waits
+    /// until the agent took it.
+    pub async fn deliver(&self, slug: &Slug, batch: &Batch, brakes: &Brakes) -> Delivered {
         let delivered = match self.record(slug).and_then(|record| self.of(&record)) {
-            Ok(SessionRunner::Tmux(runner)) => runner.deliver(slug, delivery, call_off).await,
+            Ok(SessionRunner::Tmux(runner)) => runner.deliver(slug, batch, brakes).await,
             Ok(SessionRunner::Process(runner)) => {
-                Box::pin(runner.deliver(slug, delivery, call_off)).await
+                Box::pin(runner.deliver(slug, &batch.deliveries, &brakes.call_off)).await
             }
             Err(failure) => Delivered::Broken(failure.detail),
         };
@@ -190,6 +202,20 @@ impl Runners {
             tokio::time::sleep(LOOK_HELD).await;
         }
         self.gate.room(slug).await;
+    }
+
+    /// Shows those who look at these sessions how many events wait for each.
+    pub(super) async fn show_waiting(&self, numbers: &BTreeMap<Slug, usize>) {
+        if let Some(tmux) = &self.tmux {
+            tmux.show_waiting(numbers).await;
+        }
+    }
+
+    /// Hides the counts that an earlier receiver left.
+    pub(super) async fn hide_all_waiting(&self) {
+        if let Some(tmux) = &self.tmux {
+            tmux.hide_all_waiting().await;
+        }
     }
 
     fn of(&self, record: &SessionRecord) -> Result<SessionRunner, StartFailure> {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::core::routing::OwnVoice;
 use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
 use crate::host::dispatch;
+use crate::host::notify::Notifier;
 use crate::host::runner::{
     Gate, ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
 };
@@ -35,6 +36,7 @@ use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::control::{self, Control, Status};
+use super::forget::forget;
 use super::intake::{self, Intake};
 use super::metrics::Metrics;
 use super::rebuild::rebuild;
@@ -45,9 +47,6 @@ use super::templates::read_templates;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
-
-/// How often the inbox is looked through for what it need not keep.
-const PRUNE_EVERY: Duration = Duration::from_hours(1);
 
 /// Everything a receiver is started with: resolved, read and checked.
 #[derive(Debug)]
@@ -201,6 +200,7 @@ impl Daemon {
         let Setup {
             config,
             read,
+            env,
             paths,
             secret,
             tmux,
@@ -209,7 +209,6 @@ impl Daemon {
             git,
             clock,
             resume_all,
-            ..
         } = setup;
         let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
@@ -235,6 +234,9 @@ impl Daemon {
             gate: Arc::clone(&gate),
             clock: clock.clone(),
         }));
+        let home = env.var_os("HOME").map(PathBuf::from);
+        let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
+        notifier.check();
         let tmux = tmux.map(|tmux| {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
                 tmux,
@@ -247,8 +249,15 @@ impl Daemon {
                 watcher,
                 gate: Arc::clone(&gate),
                 clock: clock.clone(),
+                home,
+                notifier: notifier.clone(),
+                tasks: tasks.clone(),
+                stop: stop.clone(),
             }))
         });
+        if let Some(tmux) = &tmux {
+            tmux.attend_all();
+        }
         let runner = Runners {
             registry: registry.clone(),
             paths: paths.clone(),
@@ -279,7 +288,7 @@ impl Daemon {
             workspaces: workspaces.filter(|_| config.routing.workspace.enabled),
             own_voice,
             templates,
-            dispatcher,
+            dispatcher: dispatcher.clone(),
             arrived: Arc::clone(&arrived),
             sight,
             clock: clock.clone(),
@@ -291,7 +300,7 @@ impl Daemon {
             age: retention.age.duration(),
             size: Some(retention.size.bytes()).filter(|size| *size > 0).unwrap_or(u64::MAX),
         };
-        tasks.spawn(forget(inbox.clone(), keep, stop.clone()));
+        tasks.spawn(forget(inbox.clone(), paths.clone(), keep, clock.clone(), stop.clone()));
         let about = Arc::new(Status {
             schema: 1,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -309,6 +318,7 @@ impl Daemon {
         let control_app = control::router(Control {
             inbox: inbox.clone(),
             registry: registry.clone(),
+            dispatcher,
             arrived: Arc::clone(&arrived),
             reloader,
             stop: stop.clone(),
@@ -343,7 +353,6 @@ impl Daemon {
     }
 }
 
-/// Drops what is too old or too large, now and every hour.
 /// The work trees, where there is a git: of new sessions when they are enabled,
 /// and of those from before.
 fn work_trees(
@@ -362,23 +371,6 @@ fn work_trees(
             .because(error)
     })?;
     Ok(Some(Arc::new(made)))
-}
-
-async fn forget(inbox: Inbox, keep: Keep, stop: CancellationToken) {
-    loop {
-        match inbox.prune(keep).await {
-            Ok(0) => {}
-            Ok(rows) => tracing::info!(rows, "dropped what the inbox need not keep"),
-            Err(error) => {
-                let error = crate::base::failure::chain(&error);
-                tracing::warn!(error, "could not drop what the inbox need not keep");
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(PRUNE_EVERY) => {}
-        }
-    }
 }
 
 /// Binds the control socket. A stale one is replaced: the lock is ours, so

@@ -15,7 +15,6 @@ use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
 use crate::base::random;
 use crate::base::text::{cap, visible};
 use crate::core::config::{LiveConfig, Routing, RunnerKind};
-use crate::core::dispatch::{Job, Task};
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
 use crate::core::routing::{self, Action, Decision, OwnVoice, prompt};
@@ -31,7 +30,7 @@ use super::sight::Sight;
 
 mod decided;
 
-use decided::{Decided, failed_to_start};
+use decided::{Decided, failed_to_start, left_over};
 
 /// How long after a failure of the inbox it is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -111,12 +110,7 @@ impl Intake {
                 {
                     tracing::error!(item = %delivery.item, error, "could not record a session");
                 }
-                let task = match delivery.action {
-                    RouteAction::Deliver => Task::Deliver,
-                    RouteAction::Close => Task::Close,
-                };
-                let (slug, delivery) = (delivery.slug, delivery.id);
-                self.dispatcher.enqueue(Job { delivery, slug, task }).await;
+                self.dispatcher.enqueue(left_over(delivery)).await;
             }
         }
     }
@@ -164,6 +158,9 @@ impl Intake {
             if let Some(job) = decided.job {
                 self.dispatcher.enqueue(job).await;
             }
+            if let Some(slug) = decided.paused {
+                self.dispatcher.paused(slug).await;
+            }
         }
         Ok(())
     }
@@ -199,8 +196,8 @@ impl Intake {
             Some(text) => (prompt::render_local(text, &item, &marker), RouteAction::Deliver),
             None => (String::new(), RouteAction::Close),
         };
-        let route =
-            Route { slug: item.slug(), item, marker, prompt, start: false, url: None, action };
+        let (slug, now) = (item.slug(), message.now);
+        let route = Route { slug, item, marker, prompt, start: false, url: None, action, now };
         Decided::queued(delivery, Reason::SentByHand, route)
     }
 
@@ -230,8 +227,13 @@ impl Intake {
         let Decision { item, reason, action, .. } = &decision;
         let short = item.as_ref().map(WorkItem::short);
         if let (Some(item), Action::Pause | Action::Resume) = (item, action) {
-            return match self.set_paused(item, *action == Action::Pause) {
-                Ok(()) => Decided::ended(delivery, State::Done, *reason, short),
+            let pauses = *action == Action::Pause;
+            return match self.set_paused(item, pauses) {
+                Ok(()) => {
+                    let mut decided = Decided::ended(delivery, State::Done, *reason, short);
+                    decided.paused = pauses.then(|| item.slug());
+                    decided
+                }
                 Err(error) => Decided::unreadable(delivery, &error),
             };
         }
@@ -267,10 +269,14 @@ impl Intake {
             start: is_start,
             url: decision.url.clone(),
             action: if message.is_some() { RouteAction::Deliver } else { RouteAction::Close },
+            now: message.is_some_and(|message| message.now),
         };
         let limited = message.is_some() && self.is_too_much(item, session.as_ref(), before);
         let reason = if limited { Reason::RateLimited } else { *reason };
         let mut decided = Decided::queued(delivery, reason, route);
+        if let Some(job) = &mut decided.job {
+            job.gathers = message.is_some_and(|message| message.review.is_some()) && !job.now;
+        }
         decided.keep = Some((item.clone(), decision));
         decided
     }

@@ -30,7 +30,7 @@ pub use error::InboxError;
 pub use model::{
     About, Accepted, Counts, DeliveryHistory, DeliveryKind, Keep, LocalMessage, LogEnd,
     NewDelivery, QueuedDelivery, RecordedStep, Replayed, Route, RouteAction, Step, StoredDelivery,
-    Summary,
+    Summary, Waiting,
 };
 pub use reader::InboxReader;
 use writer::{Change, Writer, Written};

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use the_loop::base::checkpoint::Checkpoint;
 
 use crate::process;
-use crate::support::{World, eventually, payload, post, try_post};
+use crate::support::{World, events, eventually, payload, post, try_post};
 
 /// Who is started, and how.
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +39,12 @@ impl Cast {
     /// What the agent of an item says it took, in order.
     fn taken(self, world: &World, item: u64) -> Vec<String> {
         if self.is_demo {
-            return world.taken(&format!("o+r+{item}"));
+            return world.told(&format!("o+r+{item}"));
         }
-        let of = |prompt: &String| {
-            prompt.lines().next().is_some_and(|line| line.ends_with(&format!(" on o/r#{item}")))
+        let of = |event: &String| {
+            event.lines().next().is_some_and(|line| line.ends_with(&format!(" on o/r#{item}")))
         };
-        process::prompts(world).into_iter().filter(of).collect()
+        events(&process::prompts(world)).into_iter().filter(of).collect()
     }
 }
 

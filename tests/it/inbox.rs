@@ -77,6 +77,7 @@ fn route(to: &str) -> Route {
         start: true,
         url: Some(format!("https://github.com/{}", to.replace('#', "/issues/"))),
         action: RouteAction::Deliver,
+        now: false,
     }
 }
 

@@ -143,6 +143,7 @@ async fn fill(inbox: &Inbox, item: u64, numbers: std::ops::Range<usize>, decided
             start: false,
             url: None,
             action: RouteAction::Deliver,
+            now: false,
         };
         let (state, reason) = (State::Queued, Reason::Matched);
         steps.push(Step { delivery: id, state, reason, detail: None, route: Some(route) });

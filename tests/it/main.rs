@@ -47,4 +47,5 @@ mod stream;
 mod support;
 mod tidy;
 mod tmux;
+mod waiting;
 mod workspace;

@@ -110,8 +110,6 @@ async fn each_event_is_a_turn_of_one_conversation_and_says_what_it_cost() {
     assert_eq!(detail, "1.2 s, $0.0125");
     for n in 0..3 {
         comment(&world, &format!("c-{n}"), &format!("comment {n}.")).await;
-    }
-    for n in 0..3 {
         world.reaches(&format!("c-{n}"), "delivered").await;
     }
     let prompts = prompts(&world);
@@ -204,7 +202,7 @@ async fn a_prompt_of_a_megabyte_arrives_whole() {
     let marker = the_loop::base::ids::Marker::new([7; 16]);
     let prompt = format!("[the-loop event {marker}]\n{}\nend", "ab c".repeat(1 << 18));
     let inbox = Inbox::open(&world.state_dir().join("inbox.db"), Clock::System).unwrap();
-    let message = LocalMessage { item: item.clone(), text: Some("long".to_owned()) };
+    let message = LocalMessage { item: item.clone(), text: Some("long".to_owned()), now: false };
     let id: the_loop::base::ids::DeliveryId = "long-1".parse().unwrap();
     inbox.accept(message.into_delivery(id.clone())).await.unwrap();
     let route = Route {
@@ -215,6 +213,7 @@ async fn a_prompt_of_a_megabyte_arrives_whole() {
         start: false,
         url: None,
         action: RouteAction::Deliver,
+        now: false,
     };
     let (state, reason) = (State::Queued, Reason::SentByHand);
     let step = Step { delivery: id, state, reason, detail: None, route: Some(route) };

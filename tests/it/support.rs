@@ -248,6 +248,12 @@ impl World {
         prompts.map(|entry| entry.raw["prompt"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// Each event that a session's agent said it took, in order: those that waited
+    /// together came in one prompt.
+    pub fn told(&self, slug: &str) -> Vec<String> {
+        events(&self.taken(slug))
+    }
+
     /// The directory that holds the inbox of this world.
     pub fn state_dir(&self) -> PathBuf {
         let root = self.home.join(".local/state/the-loop");
@@ -279,6 +285,13 @@ impl Drop for World {
             receiver.child.wait().unwrap();
         }
     }
+}
+
+/// The events in prompts: those that waited together came in one.
+pub fn events(prompts: &[String]) -> Vec<String> {
+    const BEGIN: &str = "[the-loop event ";
+    let all = prompts.join("\n");
+    all.split(BEGIN).skip(1).map(|event| format!("{BEGIN}{event}")).collect()
 }
 
 /// The signature of a body under the tests' secret.

@@ -41,7 +41,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::refused(format!("somebody is attached to {short}"))
             .hint("leave the agent there first; `the-loop sessions list` shows `human`"));
     }
-    let message = LocalMessage { item: record.work_item.reference.clone(), text: None };
+    let message = LocalMessage { item: record.work_item.reference.clone(), text: None, now: false };
     context.block_on(async {
         if let Some(id) = control::send_local(&loaded.paths.control(), &message).await? {
             await_end(&loaded, &id).await?;

@@ -27,12 +27,13 @@ use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
 use crate::host::tmux::{NewSession, PaneState, Tmux, TmuxError};
 use crate::state::drive::Drive;
-use crate::state::inbox::{Inbox, QueuedDelivery, Step};
+use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 use crate::state::turns::{self, Mark, Turn, Turns};
 
 use super::signals::SignalLog;
+use super::told::Told;
 use super::{Gate, failure};
 
 mod group;
@@ -158,16 +159,16 @@ impl ProcessRunner {
         .map_err(|error| failed(&error))
     }
 
-    /// Runs the delivery's turn, or takes up the one that an earlier receiver
+    /// Runs the turn of these deliveries, or takes up the one that an earlier receiver
     /// began.
     pub(super) async fn deliver(
         &self,
         slug: &Slug,
-        id: &DeliveryId,
+        ids: &[DeliveryId],
         call_off: &CancellationToken,
     ) -> Delivered {
         let lock = self.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
-        let result = self.turn(slug, id, call_off).await;
+        let result = self.turn(slug, ids, call_off).await;
         drop(lock);
         match result {
             Ok(delivered) => delivered,
@@ -185,16 +186,13 @@ impl ProcessRunner {
     async fn turn(
         &self,
         slug: &Slug,
-        id: &DeliveryId,
+        ids: &[DeliveryId],
         call_off: &CancellationToken,
     ) -> Result<Delivered, String> {
-        let delivery = match self.parts.inbox.queued(id) {
-            Ok(Some(delivery)) => delivery,
-            Ok(None) => return Err(format!("the inbox has no delivery `{id}`")),
-            Err(error) => return Err(chain(&error)),
-        };
+        let told = Told::load(&self.parts.inbox, ids)?;
+        let delivery = &told.whole;
         let turns = Turns::of(&self.parts.paths, slug);
-        let mut left = turns.last_of(id).map_err(|error| error.to_string())?;
+        let mut left = turns.last_of(&delivery.id).map_err(|error| error.to_string())?;
         let mut prompt = delivery.prompt.clone();
         let mut is_second = false;
         loop {
@@ -203,7 +201,7 @@ impl ProcessRunner {
             let mut signals =
                 SignalLog::new(harness, &self.parts.paths.spool().join(slug.as_str()));
             let (turn, ending) = if let Some(turn) = left.take() {
-                match self.take_up(&delivery, turn, call_off).await? {
+                match self.take_up(delivery, turn, call_off).await? {
                     Some(ended) => ended,
                     // It never began, and nobody can begin it any more.
                     None => continue,
@@ -212,7 +210,7 @@ impl ProcessRunner {
                 if call_off.is_cancelled() {
                     return Ok(Delivered::CalledOff);
                 }
-                match self.run(&delivery, &turns, &record, &prompt, call_off).await? {
+                match self.run(&told, &turns, &record, &prompt, call_off).await? {
                     Some(ended) => ended,
                     None => return Ok(Delivered::CalledOff),
                 }
@@ -223,12 +221,12 @@ impl ProcessRunner {
             match judge::judge(harness, &turn, &ending, &mut signals, &delivery.marker) {
                 Verdict::Ended { state, reason, detail, conversation } => {
                     Checkpoint::Acknowledge.reached();
-                    self.note_end(slug, id, state, reason, detail.as_deref(), conversation);
+                    self.note_end(slug, ids, state, reason, detail.as_deref(), conversation);
                     return Ok(Delivered::Turn { state, reason, detail });
                 }
                 Verdict::NoConversation if !is_second => {
                     is_second = true;
-                    self.begin_anew(slug, &delivery).await?;
+                    self.begin_anew(slug, &told).await?;
                     prompt = judge::with_notice(&delivery.prompt);
                 }
                 Verdict::HasConversation if !is_second => {
@@ -285,7 +283,7 @@ impl ProcessRunner {
     /// Runs a new turn to its end; nothing when it was called off before it began.
     async fn run(
         &self,
-        delivery: &QueuedDelivery,
+        told: &Told,
         turns: &Turns,
         record: &SessionRecord,
         prompt: &str,
@@ -295,11 +293,11 @@ impl ProcessRunner {
         if let Ok(Some(other)) = turns.live()
             && let Some(mark) = other.mark()
         {
-            self.await_end(&other, &mark, &delivery.slug, call_off).await;
+            self.await_end(&other, &mark, &told.whole.slug, call_off).await;
         }
         let invocation = oneshot_invocation(&self.parts, record)?;
         let prepared =
-            prepare::prepare(&self.parts, delivery, turns, &invocation, prompt, call_off).await?;
+            prepare::prepare(&self.parts, told, turns, &invocation, prompt, call_off).await?;
         let Some(Prepared { turn, stdin, stdout, stderr }) = prepared else { return Ok(None) };
         let child = self
             .parts
@@ -319,7 +317,7 @@ impl ProcessRunner {
     }
 
     /// The agent lost the conversation: the next turn begins another.
-    async fn begin_anew(&self, slug: &Slug, delivery: &QueuedDelivery) -> Result<(), String> {
+    async fn begin_anew(&self, slug: &Slug, told: &Told) -> Result<(), String> {
         self.parts
             .registry
             .update(slug, |record| {
@@ -327,15 +325,15 @@ impl ProcessRunner {
                 record.conversation_started = false;
             })
             .map_err(|error| chain(&error))?;
-        let detail = Some("the agent had no conversation of this id any more".to_owned());
-        let step = step(delivery, State::Queued, Reason::FreshConversation, detail);
-        self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))
+        let detail = Some("the agent had no conversation of this id any more");
+        let steps = told.steps(State::Queued, Reason::FreshConversation, detail);
+        self.parts.inbox.record(steps).await.map_err(|error| chain(&error))
     }
 
     fn note_end(
         &self,
         slug: &Slug,
-        id: &DeliveryId,
+        ids: &[DeliveryId],
         state: State,
         reason: Reason,
         detail: Option<&str>,
@@ -346,7 +344,9 @@ impl ProcessRunner {
         self.note(slug, |record| {
             if has_arrived {
                 record.conversation_started = true;
-                record.note_delivery(id, now);
+                for id in ids {
+                    record.note_delivery(id, now);
+                }
             }
             if let Some(conversation) = conversation {
                 record.harness_session_id = conversation;
@@ -406,8 +406,4 @@ impl ProcessRunner {
             tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
         }
     }
-}
-
-fn step(delivery: &QueuedDelivery, state: State, reason: Reason, detail: Option<String>) -> Step {
-    Step { delivery: delivery.id.clone(), state, reason, detail, route: None }
 }

@@ -1,42 +1,41 @@
 //! The tmux runner: an agent in a tmux session that anybody on this host can
 //! look at and type into.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
-use crate::base::files::{self, atomic};
-use crate::base::ids::{DeliveryId, Slug};
-use crate::base::process::shell_word;
+use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
 use crate::base::text::visible;
-use crate::core::config::{HarnessName, LiveConfig, RunnerKind};
-use crate::core::dispatch::{Delivered, Hosting, StartFailure};
-use crate::core::harness::{Harness, StartSpec};
+use crate::core::config::{DeliverWhen, HarnessName, LiveConfig};
+use crate::core::dispatch::{Batch, Delivered, Hosting, StartFailure};
+use crate::core::harness::Harness;
 use crate::core::inject::{Outcome, Progress};
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
+use crate::host::notify::Notifier;
 use crate::host::pane_log;
-use crate::host::tmux::{NewSession, Pane, PaneState, Tmux, TmuxError};
+use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::inject::Injector;
-use super::signals::{SignalLog, news};
-use super::{Gate, failure};
+use super::signals::SignalLog;
+use super::told::Told;
+use super::tracer::Tracer;
+use super::{Brakes, Gate, failure};
 
-/// How often a starting agent is looked at while no signal comes.
-const LOOK_STARTING: Duration = Duration::from_millis(100);
+mod start;
+
 /// How many of an agent's last lines are kept when it failed.
 const LAST_LINES: usize = 15;
 
@@ -59,10 +58,18 @@ pub struct TmuxRunnerParts {
     pub inbox: Inbox,
     /// Tells when an agent has said something.
     pub watcher: spool::Watcher,
+    /// The home of the agents' user.
+    pub home: Option<PathBuf>,
     /// Lets sessions start their agents.
     pub gate: Arc<Gate>,
     /// The time.
     pub clock: Clock,
+    /// Tells people that an agent waits for them.
+    pub notifier: Notifier,
+    /// What goes on beside, until `stop`.
+    pub tasks: TaskTracker,
+    /// The receiver ends.
+    pub stop: CancellationToken,
 }
 
 /// The tmux runner.
@@ -70,6 +77,7 @@ pub struct TmuxRunnerParts {
 pub struct TmuxRunner {
     parts: TmuxRunnerParts,
     live: Mutex<HashMap<Slug, Live>>,
+    attended: Mutex<HashSet<Slug>>,
 }
 
 /// A session that was found or started by this process.
@@ -80,12 +88,31 @@ struct Live {
     signals: Arc<tokio::sync::Mutex<SignalLog>>,
     /// Started by this process: what an earlier agent had been typed is gone.
     is_new: bool,
+    /// It did not say that it is ready: what its screen showed instead.
+    unready: Option<String>,
+    /// The process that it is, once that was looked up.
+    process: Arc<tokio::sync::OnceCell<Option<(u32, PathBuf)>>>,
+    /// The conversation that it was started with.
+    conversation: HarnessSessionId,
 }
 
 impl TmuxRunner {
     /// A runner made of its parts.
     pub fn new(parts: TmuxRunnerParts) -> Self {
-        Self { parts, live: Mutex::new(HashMap::new()) }
+        Self { parts, live: Mutex::default(), attended: Mutex::default() }
+    }
+
+    pub(super) fn parts(&self) -> &TmuxRunnerParts {
+        &self.parts
+    }
+
+    /// `false` when the session is attended to already.
+    pub(super) fn begin_to_attend(&self, slug: &Slug) -> bool {
+        self.attended.lock().unwrap_or_else(PoisonError::into_inner).insert(slug.clone())
+    }
+
+    pub(super) fn end_to_attend(&self, slug: &Slug) {
+        self.attended.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
     }
 
     /// Makes sure that the session is live.
@@ -149,138 +176,19 @@ impl TmuxRunner {
     fn live_session(&self, slug: &Slug, record: &SessionRecord, pane: Pane, is_new: bool) -> Live {
         let harness = Harness::named(record.harness);
         let signals = SignalLog::new(harness, &self.spool_dir(slug));
-        Live { pane, harness, signals: Arc::new(tokio::sync::Mutex::new(signals)), is_new }
+        Live {
+            pane,
+            harness,
+            signals: Arc::new(tokio::sync::Mutex::new(signals)),
+            is_new,
+            unready: None,
+            process: Arc::default(),
+            conversation: record.harness_session_id.clone(),
+        }
     }
 
     fn spool_dir(&self, slug: &Slug) -> PathBuf {
         self.parts.paths.spool().join(slug.as_str())
-    }
-
-    async fn spawn(&self, slug: &Slug, record: &SessionRecord) -> Result<(), StartFailure> {
-        let harness = Harness::named(record.harness);
-        let launch_file = self
-            .write_launch_file(slug, record, harness)
-            .map_err(|error| failure(Reason::StartFailed, error, false))?;
-        let name = slug.tmux_name();
-        let began = self.parts.clock.now();
-        let size = self.parts.config.get().routing.tmux.size;
-        self.update(slug, |record| {
-            record.be(SessionStatus::Starting);
-            record.failure = None;
-            record.runner = RunnerKind::Tmux;
-            record.tmux_target = Some(slug.tmux_name());
-        })?;
-        let pane = self
-            .parts
-            .tmux
-            .new_session(&NewSession {
-                name: &name,
-                item: &record.work_item.reference,
-                conversation: record.harness_session_id.as_str(),
-                size: (size.columns, size.lines),
-                cwd: &record.cwd,
-                command: vec![
-                    self.parts.program.path().into(),
-                    "launch".into(),
-                    launch_file.into_os_string(),
-                ],
-            })
-            .await
-            .map_err(|error| tmux_failure(&error))?;
-        Checkpoint::Spawn.reached();
-        let live = self.live_session(slug, record, pane, true);
-        self.wait_until_ready(slug, &live, began).await?;
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(slug.clone(), live);
-        Ok(())
-    }
-
-    /// Writes what the pane becomes: the harness's command line and environment.
-    fn write_launch_file(
-        &self,
-        slug: &Slug,
-        record: &SessionRecord,
-        harness: Harness,
-    ) -> Result<PathBuf, String> {
-        if !record.cwd.is_dir() {
-            return Err(format!("the session's directory `{}` is not there", record.cwd.display()));
-        }
-        let tool =
-            match record.harness {
-                HarnessName::Demo => &self.parts.program,
-                name @ HarnessName::Claude => self.parts.harnesses.get(&name).ok_or_else(|| {
-                    format!("the harness `{}` was not found at start", name.as_str())
-                })?,
-            };
-        let hook_command =
-            format!("{} hook", shell_word(&self.parts.program.path().to_string_lossy()));
-        let empty = Vec::new();
-        let config = self.parts.config.get();
-        let plan = harness.start(&StartSpec {
-            session_id: &record.harness_session_id,
-            resume: SignalLog::has_conversation(harness, &self.spool_dir(slug), record),
-            hook_command: &hook_command,
-            extra_args: config.routing.harness_args.get(&record.harness).unwrap_or(&empty),
-            cwd: &record.cwd,
-        });
-        let spool = self.spool_dir(slug);
-        files::private_dir(&spool).map_err(|error| error.to_string())?;
-        let invocation = plan
-            .env
-            .iter()
-            .fold(tool.invocation().args(&plan.args), |all, (name, value)| all.env(name, value))
-            .env("THE_LOOP_SPOOL", &spool)
-            .env("THE_LOOP_WORK_ITEM", record.work_item.reference.to_string())
-            // What every tmux understands and every host's terminfo has.
-            .env("TERM", "screen-256color")
-            .cwd(&record.cwd);
-        let file = self.parts.paths.launch().join(format!("{slug}.json"));
-        let content =
-            serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
-        atomic::write(&file, &content).map_err(|error| error.to_string())?;
-        Ok(file)
-    }
-
-    /// Waits for the agent's own word that it is ready. One that is alive and
-    /// silent past the time-out is left to the gate of the injection, which
-    /// types only into an empty input box and says what it sees instead.
-    async fn wait_until_ready(
-        &self,
-        slug: &Slug,
-        live: &Live,
-        began: Timestamp,
-    ) -> Result<(), StartFailure> {
-        let seconds = self.parts.config.get().routing.tmux.ready_timeout_seconds;
-        let limit = Duration::from_secs(seconds.into());
-        let deadline = tokio::time::Instant::now() + limit;
-        let mut signals = live.signals.lock().await;
-        let mut told = self.news(slug);
-        loop {
-            if let Err(error) = signals.refresh() {
-                tracing::warn!(%slug, %error, "could not read the spool");
-            }
-            if signals.is_ready_since(began) {
-                self.note(slug, |record| record.be(SessionStatus::Active));
-                return Ok(());
-            }
-            let state = match self.parts.tmux.look(&live.pane).await {
-                Ok(look) => look.state,
-                Err(TmuxError::Absent { .. }) => PaneState::Dead("its session".to_owned()),
-                Err(error) => return Err(tmux_failure(&error)),
-            };
-            if let PaneState::Dead(how) = state {
-                let said = self.last_words(&live.pane).await;
-                let detail = format!("the agent ended with {how} before it was ready{said}");
-                return Err(failure(Reason::HarnessExited, detail, false));
-            }
-            if tokio::time::Instant::now() >= deadline {
-                tracing::warn!(%slug, "the agent did not say that it is ready");
-                return Ok(());
-            }
-            tokio::select! {
-                () = tokio::time::sleep(LOOK_STARTING) => {}
-                () = news(&mut told) => {}
-            }
-        }
     }
 
     fn news(&self, slug: &Slug) -> Option<watch::Receiver<u64>> {
@@ -301,24 +209,32 @@ impl TmuxRunner {
         }
     }
 
-    /// Types a delivery into a live session.
-    pub(super) async fn deliver(
-        &self,
-        slug: &Slug,
-        id: &DeliveryId,
-        call_off: &CancellationToken,
-    ) -> Delivered {
-        let delivery = match self.parts.inbox.queued(id) {
-            Ok(Some(delivery)) => delivery,
-            Ok(None) => return Delivered::Broken(format!("the inbox has no delivery `{id}`")),
-            Err(error) => return Delivered::Broken(chain(&error)),
+    /// Types deliveries, as one text, into a live session.
+    pub(super) async fn deliver(&self, slug: &Slug, batch: &Batch, brakes: &Brakes) -> Delivered {
+        let tmux_config = self.parts.config.get().routing.tmux.clone();
+        let limit = usize::try_from(tmux_config.type_max.bytes()).unwrap_or(usize::MAX);
+        let told = Told::load(&self.parts.inbox, &batch.deliveries).and_then(|told| {
+            told.in_at_most(limit, &self.parts.paths).map_err(|error| error.to_string())
+        });
+        let told = match told {
+            Ok(told) => told,
+            Err(why) => return Delivered::Broken(why),
         };
+        let delivery = &told.whole;
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).get(slug).cloned();
         let Some(live) = live else {
             return Delivered::Broken(format!("the session `{slug}` is not live"));
         };
+        if let Some(screen) = &live.unready {
+            let steps = told.steps(State::Queued, Reason::NotReady, Some(screen));
+            if let Err(error) = self.parts.inbox.record(steps).await {
+                tracing::warn!(%slug, error = %chain(&error), "could not record a step");
+            }
+        }
         let mut signals = live.signals.lock().await;
-        let progress = progress(&delivery, &live);
+        let conversation = signals.conversation().unwrap_or(&live.conversation).clone();
+        let process = live.process.get_or_init(|| self.process_in(&live)).await.clone();
+        let progress = progress(delivery, &live);
         let result = Injector {
             tmux: &self.parts.tmux,
             pane: &live.pane,
@@ -326,14 +242,22 @@ impl TmuxRunner {
             inbox: &self.parts.inbox,
             news: self.news(slug),
             signals: &mut signals,
-            delivery: &delivery,
+            delivery,
+            told: &told,
+            into_turns: batch.now || tmux_config.deliver_when == DeliverWhen::Now,
+            released_at: batch.released.then(|| self.parts.clock.now().as_second()),
+            process,
+            conversation,
+            tracer: Tracer::new(&self.parts.paths, slug, &self.parts.clock, &delivery.id),
             clock: &self.parts.clock,
             spool: self.spool_dir(slug),
         }
-        .run(progress, call_off)
+        .run(progress, brakes)
         .await;
         match &result {
-            Delivered::Ended(Outcome::Accepted) => self.note_accepted(slug, id, &signals),
+            Delivered::Ended(Outcome::Accepted) => {
+                self.note_accepted(slug, &batch.deliveries, &signals);
+            }
             Delivered::Ended(Outcome::Gone) => {
                 let said = self.last_words(&live.pane).await;
                 self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
@@ -344,6 +268,14 @@ impl TmuxRunner {
         result
     }
 
+    /// The process that the pane became, and the home that it looks into.
+    async fn process_in(&self, live: &Live) -> Option<(u32, PathBuf)> {
+        let home = self.parts.home.clone()?;
+        live.harness.status_file(&home, 0)?;
+        let pids = self.parts.tmux.pids().await.ok()?;
+        Some((*pids.get(&live.pane.pane_id)?, home))
+    }
+
     /// Until it is started again the session has failed; a pause stays.
     fn note_failed(&self, slug: &Slug, why: String) {
         self.note(slug, |record| {
@@ -352,13 +284,16 @@ impl TmuxRunner {
         });
     }
 
-    fn note_accepted(&self, slug: &Slug, id: &DeliveryId, signals: &SignalLog) {
+    fn note_accepted(&self, slug: &Slug, ids: &[DeliveryId], signals: &SignalLog) {
         let now = self.parts.clock.now();
         self.note(slug, |record| {
             record.be(SessionStatus::Active);
             record.failure = None;
+            record.blocked = None;
             record.conversation_started = true;
-            record.note_delivery(id, now);
+            for id in ids {
+                record.note_delivery(id, now);
+            }
             if let Some(conversation) = signals.conversation() {
                 record.harness_session_id = conversation.clone();
             }
@@ -368,6 +303,7 @@ impl TmuxRunner {
     /// Ends the session's agent; the registry keeps what is needed to resume it.
     pub(super) async fn close(&self, slug: &Slug) -> Result<(), String> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
+        self.parts.watcher.forget(slug);
         if let Some(pane) = self.parts.tmux.find_of(slug).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
@@ -376,7 +312,10 @@ impl TmuxRunner {
         }
         self.parts
             .registry
-            .update(slug, |record| record.status = SessionStatus::Closed)
+            .update(slug, |record| {
+                record.status = SessionStatus::Closed;
+                record.blocked = None;
+            })
             .map(drop)
             .map_err(|error| chain(&error))
     }
@@ -395,7 +334,7 @@ impl TmuxRunner {
 
     /// Updates the registry where a failure to do so changes nothing that
     /// matters: it is logged.
-    fn note(&self, slug: &Slug, change: impl FnOnce(&mut SessionRecord)) {
+    pub(super) fn note(&self, slug: &Slug, change: impl FnOnce(&mut SessionRecord)) {
         if let Err(error) = self.parts.registry.update(slug, change) {
             tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
         }

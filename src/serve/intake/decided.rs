@@ -4,12 +4,26 @@ use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::core::dispatch::{Job, Task};
 use crate::core::outcome::{Reason, State};
 use crate::core::routing::{Action, Decision};
-use crate::state::inbox::{About, Route, RouteAction, Step, StoredDelivery};
+use crate::state::inbox::{About, QueuedDelivery, Route, RouteAction, Step, StoredDelivery};
 
 /// The session of a delivery could not be recorded.
 pub(super) fn failed_to_start(delivery: DeliveryId, why: String) -> Step {
     let (state, reason) = (State::Failed, Reason::StartFailed);
     Step { delivery, state, reason, detail: Some(why), route: None }
+}
+
+fn task(action: RouteAction) -> Task {
+    match action {
+        RouteAction::Deliver => Task::Deliver,
+        RouteAction::Close => Task::Close,
+    }
+}
+
+/// What an earlier run left in the queue.
+pub(super) fn left_over(delivery: QueuedDelivery) -> Job {
+    let job = Job::new(delivery.id, delivery.slug, task(delivery.action));
+    let begun = delivery.state == State::Injecting;
+    Job { now: delivery.now, bytes: delivery.prompt.len(), begun, ..job }
 }
 
 /// What was decided about one delivery.
@@ -18,6 +32,8 @@ pub(super) struct Decided {
     pub(super) about: Vec<About>,
     pub(super) job: Option<Job>,
     pub(super) keep: Option<(WorkItem, Decision)>,
+    /// The session that was paused.
+    pub(super) paused: Option<Slug>,
 }
 
 impl Decided {
@@ -45,7 +61,7 @@ impl Decided {
         detail: Option<String>,
     ) -> Self {
         let step = Step { delivery: delivery.id.clone(), state, reason, detail, route: None };
-        Self { step, about: Vec::new(), job: None, keep: None }
+        Self { step, about: Vec::new(), job: None, keep: None, paused: None }
     }
 
     pub(super) fn unreadable(delivery: &StoredDelivery, why: &str) -> Self {
@@ -53,11 +69,9 @@ impl Decided {
     }
 
     pub(super) fn queued(delivery: &StoredDelivery, reason: Reason, route: Route) -> Self {
-        let task = match route.action {
-            RouteAction::Deliver => Task::Deliver,
-            RouteAction::Close => Task::Close,
-        };
-        let job = Job { delivery: delivery.id.clone(), slug: route.slug.clone(), task };
+        let (now, bytes) = (route.now, route.prompt.len());
+        let job = Job::new(delivery.id.clone(), route.slug.clone(), task(route.action));
+        let job = Job { now, bytes, ..job };
         let step = Step {
             delivery: delivery.id.clone(),
             state: State::Queued,
@@ -65,6 +79,6 @@ impl Decided {
             detail: Some(route.item.short()),
             route: Some(route),
         };
-        Self { step, about: Vec::new(), job: Some(job), keep: None }
+        Self { step, about: Vec::new(), job: Some(job), keep: None, paused: None }
     }
 }

@@ -18,7 +18,8 @@ use crate::base::files;
 const APPLICATION_ID: i64 = 0x6c6f_6f70;
 
 /// What makes each format out of the one before it.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("heads.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema.sql"), include_str!("heads.sql"), include_str!("urgent.sql")];
 
 /// How long a reader or writer waits for another process that holds the lock.
 const BUSY: Duration = Duration::from_secs(5);

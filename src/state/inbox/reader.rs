@@ -1,7 +1,7 @@
 //! Reading the inbox: what waits, what became of what, and why. Also from
 //! another process, while the daemon writes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use super::error::InboxError;
 use super::model::{
     Counts, DeliveryHistory, DeliveryKind, LogEnd, QueuedDelivery, RecordedStep, RouteAction,
-    StoredDelivery, Summary,
+    StoredDelivery, Summary, Waiting,
 };
 use super::{open, salvage};
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
@@ -25,7 +25,7 @@ const SUMMARY: &str = "SELECT d.seq, d.id, d.kind, d.event, d.received_at, d.sta
     FROM deliveries d LEFT JOIN routes r ON r.seq = d.seq";
 
 const QUEUED: &str = "SELECT d.seq, d.id, d.state, d.reason, r.item, r.slug, r.marker, r.prompt,
-        r.start, r.action, d.attempts
+        r.start, r.action, r.now, d.attempts
     FROM deliveries d JOIN routes r ON r.seq = d.seq
     WHERE d.state IN ('queued', 'injecting')";
 
@@ -89,6 +89,24 @@ impl InboxReader {
             [after, clamp(limit)],
             queued,
         )
+    }
+
+    /// What waits for each session, or is being typed into it.
+    pub fn waiting(&self) -> Result<BTreeMap<Slug, Waiting>, InboxError> {
+        // With min() SQLite takes the other columns from the row that has it.
+        let rows = self.rows(
+            "SELECT r.slug, count(*), min(d.seq), d.received_at, d.reason
+             FROM deliveries d JOIN routes r ON r.seq = d.seq
+             WHERE d.state IN ('queued', 'injecting') AND r.action = 'deliver'
+             GROUP BY r.slug",
+            [],
+            |row| {
+                let count: i64 = row.get(1)?;
+                let (since, reason) = (time(row, 3)?, reason(row, 4)?);
+                Ok((name(row, 0)?, Waiting { count: count.unsigned_abs(), since, reason }))
+            },
+        )?;
+        Ok(rows.into_iter().collect())
     }
 
     /// One delivery, when it is on its way to a session.
@@ -373,7 +391,8 @@ fn queued(row: &Row<'_>) -> rusqlite::Result<QueuedDelivery> {
         prompt: row.get(7)?,
         start: row.get(8)?,
         action: word(row, 9, RouteAction::parse)?,
-        attempts: row.get(10)?,
+        now: row.get(10)?,
+        attempts: row.get(11)?,
     })
 }
 

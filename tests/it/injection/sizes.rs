@@ -87,11 +87,11 @@ async fn comments_for_many_sessions_at_once_arrive_once_each_and_in_order() {
     }
     let all = usize::try_from(sessions).unwrap() * (comments + 1);
     let begin = std::time::Instant::now();
-    while stage.prompts().len() < all {
-        assert!(begin.elapsed().as_secs() < 300, "{} of {all}", stage.prompts().len());
+    while stage.events().len() < all {
+        assert!(begin.elapsed().as_secs() < 300, "{} of {all}", stage.events().len());
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
-    let prompts = stage.prompts();
+    let prompts = stage.events();
     assert_eq!(prompts.len(), all);
     for item in 1..=sessions {
         let place = |n| {

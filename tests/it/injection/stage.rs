@@ -130,6 +130,11 @@ impl Stage {
         notes.filter_map(|note| Some(note["prompt"].as_str()?.to_owned())).collect()
     }
 
+    /// The events that the agent took: those that waited together came in one.
+    pub fn events(&self) -> Vec<String> {
+        crate::support::events(&self.prompts())
+    }
+
     /// The person attaches to the session.
     pub async fn attach(&self) {
         // An Escape and the letter after it are two keys.

@@ -13,10 +13,10 @@ use crate::base::failure::chain;
 use crate::base::files::atomic;
 use crate::base::process::Invocation;
 use crate::core::outcome::{Reason, State};
-use crate::state::inbox::{InboxError, QueuedDelivery};
+use crate::state::inbox::InboxError;
 use crate::state::turns::{About, Turn, Turns};
 
-use super::{ProcessRunnerParts, step};
+use super::{ProcessRunnerParts, Told};
 
 /// How long after a failure for want of room it is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -33,17 +33,17 @@ pub(super) struct Prepared {
 /// Prepares a turn; nothing when it was called off while there was no room.
 pub(super) async fn prepare(
     parts: &ProcessRunnerParts,
-    delivery: &QueuedDelivery,
+    told: &Told,
     turns: &Turns,
     invocation: &Invocation,
     prompt: &str,
     call_off: &CancellationToken,
 ) -> Result<Option<Prepared>, String> {
     loop {
-        match once(parts, delivery, turns, invocation, prompt).await {
+        match once(parts, told, turns, invocation, prompt).await {
             Ok(prepared) => return Ok(Some(prepared)),
             Err(Trouble { text, passes: true }) => {
-                tracing::error!(delivery = %delivery.id, error = text, "a turn waits for the disk");
+                tracing::error!(delivery = %told.whole.id, error = text, "a turn waits for the disk");
             }
             Err(Trouble { text, .. }) => return Err(text),
         }
@@ -56,15 +56,14 @@ pub(super) async fn prepare(
 
 async fn once(
     parts: &ProcessRunnerParts,
-    delivery: &QueuedDelivery,
+    told: &Told,
     turns: &Turns,
     invocation: &Invocation,
     prompt: &str,
 ) -> Result<Prepared, Trouble> {
-    let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
-    parts.inbox.record(vec![step]).await?;
+    parts.inbox.record(told.steps(State::Injecting, Reason::TurnRunning, None)).await?;
     Checkpoint::BeforePaste.reached();
-    let about = About { delivery: delivery.id.clone(), began: parts.clock.now() };
+    let about = About { delivery: told.whole.id.clone(), began: parts.clock.now() };
     let turn = turns.begin(&about, prompt)?;
     let stored = serde_json::to_vec(&invocation.stored()).map_err(io::Error::from)?;
     atomic::write(&turn.launch(), &stored)?;
