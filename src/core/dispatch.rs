@@ -238,7 +238,7 @@ impl Dispatcher {
             Delivered::Turn { state, reason, detail } => {
                 self.finish(slug, state, reason, detail.as_deref(), out);
             }
-            Delivered::CalledOff => {
+            Delivered::CalledOff | Delivered::Ended(Outcome::CalledOff) => {
                 let group = self.group(slug);
                 out.extend(self.end_first(slug, group).map(Queued::closed_before));
             }

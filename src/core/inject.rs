@@ -36,6 +36,12 @@ const MAX_ROOM_MADE: u8 = 5;
 const KEY_SHOWS_WITHIN: Duration = Duration::from_secs(2);
 /// How long the box must be without our text until it is believed to be out.
 const IS_OUT_AFTER: Duration = Duration::from_millis(300);
+/// How long a delivery that was called off may take to leave no trace; one that
+/// was submitted, to be proven.
+const CALLED_OFF_WITHIN: Duration = Duration::from_secs(2);
+const PROVEN_WITHIN: Duration = Duration::from_secs(10);
+/// How long after keys that did nothing they are tried again.
+const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// How often to look while something is expected to happen at once.
 const LOOK: Duration = Duration::from_millis(25);
 /// How often to look while a person or the agent is in the way.
@@ -52,6 +58,9 @@ pub struct Injection {
     submits: u8,
     stashes: u8,
     removals: u8,
+    /// Before this time nothing is taken out: the keys did nothing.
+    removes_at: Duration,
+    called_off: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +83,8 @@ enum Stage {
     Taken { since: Duration },
     /// No submit key helped: the text is being taken out since this time.
     Withdrawing { at: Duration },
+    /// It is over but for the draft that was put aside: it comes back.
+    Restoring { at: Duration, pressed: bool, outcome: Outcome },
 }
 
 impl Injection {
@@ -85,7 +96,16 @@ impl Injection {
             Progress::Pasted => (Stage::Pasted { at }, 1, 0),
             Progress::Submitted => (Stage::Submitted { at }, 1, 1),
         };
-        Self { pace, stage, pastes, submits, stashes: 0, removals: 0 }
+        Self {
+            pace,
+            stage,
+            pastes,
+            submits,
+            stashes: 0,
+            removals: 0,
+            removes_at: at,
+            called_off: None,
+        }
     }
 
     /// Whether text of ours may be in the box: from the paste to the end.
@@ -93,20 +113,15 @@ impl Injection {
         !matches!(self.stage, Stage::Gate | Stage::Stashing { .. })
     }
 
+    /// Whether something is likely to be typed as soon as the box shows what the
+    /// last keys did.
+    pub fn is_about_to_type(&self) -> bool {
+        !matches!(self.stage, Stage::Gate | Stage::Submitted { .. } | Stage::Taken { .. })
+    }
+
     /// Whether nothing was done yet, so that it may be given up for another.
     pub fn is_at_gate(&self) -> bool {
         self.stage == Stage::Gate
-    }
-
-    /// Whether the text stands in the box, ours alone, and the submit key comes
-    /// next.
-    pub fn is_about_to_submit(&self) -> bool {
-        matches!(self.stage, Stage::Seen { .. })
-    }
-
-    /// Whether a person's draft was put aside by this injection.
-    pub fn has_stashed(&self) -> bool {
-        self.stashes > 0
     }
 
     /// The next action after an observation.
@@ -117,6 +132,12 @@ impl Injection {
         if matches!(seen.pane, Pane::Dead | Pane::Absent) {
             return Action::Finish(Outcome::Gone);
         }
+        if seen.called_off
+            && !matches!(self.stage, Stage::Restoring { .. })
+            && let Some(action) = self.call_off(seen)
+        {
+            return action;
+        }
         match self.stage {
             Stage::Gate => self.gate(seen),
             Stage::Stashing { at } => self.stashing(at, seen),
@@ -126,7 +147,54 @@ impl Injection {
             Stage::Removed { since } => self.removed(since, seen),
             Stage::Submitted { at } => self.submitted(at, seen),
             Stage::Taken { since } => self.taken(since, seen),
-            Stage::Withdrawing { at } => Self::withdrawing(at, seen),
+            Stage::Withdrawing { at } => self.withdrawing(at, seen),
+            Stage::Restoring { at, pressed, outcome } => self.restoring(at, pressed, outcome, seen),
+        }
+    }
+
+    /// The end, after the draft that was put aside is back: claude brings it back
+    /// by itself only when it takes a prompt.
+    fn finish(&mut self, outcome: Outcome, seen: &Observation) -> Action {
+        self.restoring(seen.elapsed, false, outcome, seen)
+    }
+
+    fn restoring(
+        &mut self,
+        at: Duration,
+        pressed: bool,
+        outcome: Outcome,
+        seen: &Observation,
+    ) -> Action {
+        let is_late = seen.elapsed.saturating_sub(at) >= KEY_SHOWS_WITHIN;
+        // On anything but an empty box the key would put that aside instead, over
+        // the first draft.
+        if self.stashes == 0 || !seen.stashed || seen.input != Input::Empty || is_late {
+            return Action::Finish(outcome);
+        }
+        let press = !pressed && self.is_free(seen);
+        self.stage = Stage::Restoring { at, pressed: pressed || press, outcome };
+        if press { Action::Unstash } else { Action::Look(LOOK) }
+    }
+
+    /// Leaves no trace of a delivery that nobody waits for; `None` where the usual
+    /// way goes on.
+    fn call_off(&mut self, seen: &Observation) -> Option<Action> {
+        let passed = seen.elapsed.saturating_sub(*self.called_off.get_or_insert(seen.elapsed));
+        if self.submits > 0 {
+            // It may have been taken: the proof is waited for, but not for ever.
+            return (passed >= PROVEN_WITHIN).then(|| self.finish(Outcome::Unproven, seen));
+        }
+        let is_late = passed >= CALLED_OFF_WITHIN;
+        match (self.stage, seen.input) {
+            (Stage::Gate | Stage::Removed { .. }, _) => Some(self.finish(Outcome::CalledOff, seen)),
+            _ if is_late => Some(self.finish(Outcome::CalledOff, seen)),
+            (Stage::Removing { .. } | Stage::Stashing { .. }, _) => None,
+            (_, Input::Ours | Input::Mixed) if seen.removable && self.is_free(seen) => {
+                self.stage = Stage::Removing { at: seen.elapsed };
+                Some(Action::Remove)
+            }
+            // Our text may still be on its way into the box.
+            _ => Some(Action::Look(LOOK)),
         }
     }
 
@@ -144,7 +212,8 @@ impl Injection {
             Agent::Busy if !self.pace.into_turns => Some(Reason::AgentBusy),
             Agent::Asks(_) => Some(Reason::AgentAsks),
             Agent::Unknown => Some(Reason::UnknownScreen),
-            Agent::Idle | Agent::Busy => seen.typing.then_some(Reason::HumanTyping),
+            Agent::Idle | Agent::Busy if seen.typing => Some(Reason::HumanTyping),
+            Agent::Idle | Agent::Busy => (!seen.reads).then_some(Reason::NotReading),
         }
     }
 
@@ -154,7 +223,7 @@ impl Injection {
         }
         match seen.input {
             Input::Empty if self.pastes == MAX_PASTES => {
-                Action::Finish(Outcome::Failed(Reason::NeverSeen))
+                self.finish(Outcome::Failed(Reason::NeverSeen), seen)
             }
             Input::Empty => {
                 self.pastes += 1;
@@ -197,14 +266,20 @@ impl Injection {
             // Until then it is theirs: when they submit it, the marker comes back.
             Input::Mixed => {
                 self.stage = Stage::Pasted { at: seen.elapsed };
-                if seen.removable && self.removals < MAX_ROOM_MADE && self.is_free(seen) {
+                if seen.removable
+                    && self.removals < MAX_ROOM_MADE
+                    && seen.elapsed >= self.removes_at
+                    && self.is_free(seen)
+                {
                     self.removals += 1;
                     self.stage = Stage::Removing { at: seen.elapsed };
                     return Action::Remove;
                 }
-                Action::Look(LOOK_MIXED)
+                Action::Stay(self.obstacle(seen).unwrap_or(Reason::HumanDraft), LOOK_MIXED)
             }
             _ if seen.elapsed.saturating_sub(at) < SEEN_WITHIN => Action::Look(LOOK),
+            // A program that has not read it yet shows it later.
+            _ if !seen.reads => Action::Stay(Reason::NotReading, LOOK_HELD),
             // A box without a trace of our text proves that it is not there, and no
             // submit key was pressed since: it may be pasted again.
             Input::Empty | Input::Foreign
@@ -213,7 +288,9 @@ impl Injection {
                 self.stage = Stage::Gate;
                 Action::Look(LOOK)
             }
-            Input::Foreign | Input::Empty | Input::Absent => Action::Look(LOOK_HELD),
+            Input::Foreign | Input::Empty | Input::Absent => {
+                Action::Stay(self.obstacle(seen).unwrap_or(Reason::UnknownScreen), LOOK_HELD)
+            }
         }
     }
 
@@ -222,11 +299,16 @@ impl Injection {
             Input::Empty | Input::Foreign => {
                 self.stage = Stage::Removed { since: seen.elapsed };
             }
-            Input::Ours => self.stage = Stage::Pasted { at: seen.elapsed },
-            _ if seen.elapsed.saturating_sub(at) >= KEY_SHOWS_WITHIN => {
+            // What was beside it is gone. Of one that is called off all goes.
+            Input::Ours if self.called_off.is_none() => {
                 self.stage = Stage::Pasted { at: seen.elapsed };
             }
-            Input::Mixed | Input::Absent => {}
+            // In a mode of the agent in which keys are not letters.
+            _ if seen.elapsed.saturating_sub(at) >= KEY_SHOWS_WITHIN => {
+                self.stage = Stage::Pasted { at: seen.elapsed };
+                self.removes_at = seen.elapsed + TRIED_AGAIN_AFTER;
+            }
+            Input::Ours | Input::Mixed | Input::Absent => {}
         }
         Action::Look(LOOK)
     }
@@ -246,7 +328,9 @@ impl Injection {
 
     fn seen(&mut self, since: Duration, seen: &Observation) -> Action {
         match seen.input {
-            Input::Ours if !self.is_free(seen) => Action::Look(LOOK_MIXED),
+            Input::Ours if let Some(reason) = self.obstacle(seen) => {
+                Action::Stay(reason, LOOK_MIXED)
+            }
             Input::Ours if seen.elapsed.saturating_sub(since) >= self.pace.submit_gap => {
                 self.submits += 1;
                 self.stage = Stage::Submitted { at: seen.elapsed };
@@ -273,14 +357,19 @@ impl Injection {
                     return Action::Submit;
                 }
                 if !seen.removable {
-                    return Action::Finish(Outcome::Unproven);
+                    return self.finish(Outcome::Unproven, seen);
                 }
                 self.stage = Stage::Withdrawing { at: seen.elapsed };
                 Action::Remove
             }
-            Input::Ours => Action::Look(LOOK),
+            Input::Ours => match self.obstacle(seen) {
+                Some(reason) => Action::Stay(reason, LOOK_MIXED),
+                None => Action::Look(LOOK),
+            },
             // A person typed into it meanwhile: theirs to finish.
-            Input::Mixed => Action::Look(LOOK_MIXED),
+            Input::Mixed => {
+                Action::Stay(self.obstacle(seen).unwrap_or(Reason::HumanDraft), LOOK_MIXED)
+            }
             Input::Empty | Input::Foreign | Input::Absent => {
                 self.stage = Stage::Taken { since: seen.elapsed };
                 Action::Look(LOOK)
@@ -295,264 +384,24 @@ impl Injection {
             return Action::Look(LOOK);
         }
         if seen.elapsed.saturating_sub(since) >= self.pace.ack_timeout {
-            return Action::Finish(Outcome::Unproven);
+            return self.finish(Outcome::Unproven, seen);
         }
         Action::Look(LOOK)
     }
 
     /// Gone from the box by our own keys, after it had stood there through every
     /// submit key: it was not taken. A signal all the same would have come by now.
-    fn withdrawing(at: Duration, seen: &Observation) -> Action {
+    fn withdrawing(&mut self, at: Duration, seen: &Observation) -> Action {
         let passed = seen.elapsed.saturating_sub(at);
         match seen.input {
             Input::Empty | Input::Foreign if passed >= IS_OUT_AFTER => {
-                Action::Finish(Outcome::Failed(Reason::SubmitIgnored))
+                self.finish(Outcome::Failed(Reason::SubmitIgnored), seen)
             }
-            _ if passed >= KEY_SHOWS_WITHIN => Action::Finish(Outcome::Unproven),
+            _ if passed >= KEY_SHOWS_WITHIN => self.finish(Outcome::Unproven, seen),
             _ => Action::Look(LOOK),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn idle(input: Input, ms: u64) -> Observation {
-        Observation {
-            pane: Pane::Live,
-            agent: Agent::Idle,
-            input,
-            accepted: false,
-            typing: false,
-            stashed: false,
-            removable: true,
-            elapsed: Duration::from_millis(ms),
-        }
-    }
-
-    fn begin() -> Injection {
-        Injection::new(Pace::default(), Progress::None)
-    }
-
-    #[test]
-    fn the_usual_way() {
-        let mut injection = begin();
-        assert_eq!(injection.next(&idle(Input::Empty, 0)), Action::Paste);
-        assert_eq!(injection.next(&idle(Input::Empty, 10)), Action::Look(LOOK));
-        assert_eq!(injection.next(&idle(Input::Ours, 40)), Action::Submit);
-        assert_eq!(injection.next(&idle(Input::Empty, 60)), Action::Look(LOOK));
-        let accepted = Observation { accepted: true, ..idle(Input::Empty, 90) };
-        assert_eq!(injection.next(&accepted), Action::Finish(Outcome::Accepted));
-    }
-
-    #[test]
-    fn a_busy_agent_a_dialog_a_draft_and_copy_mode_hold_it() {
-        let at = |change: fn(&mut Observation)| {
-            let mut seen = idle(Input::Empty, 0);
-            change(&mut seen);
-            begin().next(&seen)
-        };
-        let hold = |reason| Action::Hold(reason, LOOK_HELD);
-        assert_eq!(at(|seen| seen.agent = Agent::Busy), hold(Reason::AgentBusy));
-        assert_eq!(at(|seen| seen.agent = Agent::Asks("?".into())), hold(Reason::AgentAsks));
-        assert_eq!(at(|seen| seen.input = Input::Foreign), hold(Reason::HumanDraft));
-        assert_eq!(at(|seen| seen.typing = true), hold(Reason::HumanTyping));
-        assert_eq!(at(|seen| seen.pane = Pane::CopyMode), hold(Reason::CopyMode));
-        assert_eq!(at(|seen| seen.agent = Agent::Unknown), hold(Reason::UnknownScreen));
-    }
-
-    #[test]
-    fn a_swallowed_submit_key_is_pressed_again_and_the_text_is_not_pasted_again() {
-        let mut injection = begin();
-        injection.next(&idle(Input::Empty, 0));
-        assert_eq!(injection.next(&idle(Input::Ours, 10)), Action::Submit);
-        assert_eq!(injection.next(&idle(Input::Ours, 500)), Action::Look(LOOK));
-        assert_eq!(injection.next(&idle(Input::Ours, 900)), Action::Submit);
-    }
-
-    #[test]
-    fn a_text_mixed_with_a_draft_is_not_submitted_but_taken_out_once_the_person_rests() {
-        let mut injection = begin();
-        injection.next(&idle(Input::Empty, 0));
-        for ms in [10, 1_000, 60_000] {
-            let typing = Observation { typing: true, ..idle(Input::Mixed, ms) };
-            assert_eq!(injection.next(&typing), Action::Look(LOOK_MIXED));
-            let elsewhere = Observation { removable: false, ..idle(Input::Mixed, ms) };
-            assert_eq!(injection.next(&elsewhere), Action::Look(LOOK_MIXED));
-        }
-        assert_eq!(injection.next(&idle(Input::Mixed, 61_000)), Action::Remove);
-        assert_eq!(injection.next(&idle(Input::Mixed, 61_010)), Action::Look(LOOK));
-        assert_eq!(injection.next(&idle(Input::Foreign, 61_020)), Action::Look(LOOK));
-        assert_eq!(injection.next(&idle(Input::Foreign, 61_400)), Action::Look(LOOK));
-        let held = Action::Hold(Reason::HumanDraft, LOOK_HELD);
-        assert_eq!(injection.next(&idle(Input::Foreign, 61_500)), held);
-        assert_eq!(injection.next(&idle(Input::Empty, 62_000)), Action::Paste);
-    }
-
-    #[test]
-    fn a_resting_draft_is_put_aside_where_the_harness_brings_it_back() {
-        let stashes = || Injection::new(Pace { stashes: true, ..Pace::default() }, Progress::None);
-        let mut injection = stashes();
-        let typing = Observation { typing: true, ..idle(Input::Foreign, 0) };
-        assert_eq!(injection.next(&typing), Action::Hold(Reason::HumanTyping, LOOK_HELD));
-        assert_eq!(injection.next(&idle(Input::Foreign, 4_000)), Action::Stash);
-        assert_eq!(injection.next(&idle(Input::Foreign, 4_010)), Action::Look(LOOK));
-        let aside = Observation { stashed: true, ..idle(Input::Empty, 4_050) };
-        assert_eq!(injection.next(&aside), Action::Paste);
-        assert!(injection.has_stashed());
-        // One is put aside already: a second would overwrite it.
-        let second = Observation { stashed: true, ..idle(Input::Foreign, 0) };
-        assert_eq!(stashes().next(&second), Action::Hold(Reason::HumanDraft, LOOK_HELD));
-    }
-
-    #[test]
-    fn a_submit_key_that_is_swallowed_for_ever_ends_with_the_text_out_and_a_reason() {
-        let mut injection = begin();
-        injection.next(&idle(Input::Empty, 0));
-        let mut ms = 10;
-        let mut keys = 0;
-        while injection.next(&idle(Input::Ours, ms)) != Action::Remove {
-            ms += 100;
-            keys += 1;
-            assert!(keys < 100, "it never ends");
-        }
-        assert_eq!(injection.next(&idle(Input::Empty, ms + 10)), Action::Look(LOOK));
-        let end = injection.next(&idle(Input::Empty, ms + 400));
-        assert_eq!(end, Action::Finish(Outcome::Failed(Reason::SubmitIgnored)));
-    }
-
-    #[test]
-    fn into_a_running_turn_only_when_it_is_asked_for() {
-        let busy = Observation { agent: Agent::Busy, ..idle(Input::Empty, 0) };
-        assert_eq!(begin().next(&busy), Action::Hold(Reason::AgentBusy, LOOK_HELD));
-        let pace = Pace { into_turns: true, ..Pace::default() };
-        assert_eq!(Injection::new(pace, Progress::None).next(&busy), Action::Paste);
-    }
-
-    #[test]
-    fn a_dialog_after_the_paste_is_not_answered() {
-        let mut injection = begin();
-        injection.next(&idle(Input::Empty, 0));
-        let dialog = Observation { agent: Agent::Asks("Proceed?".into()), ..idle(Input::Ours, 10) };
-        assert_eq!(injection.next(&dialog), Action::Look(LOOK_MIXED));
-    }
-
-    #[test]
-    fn a_text_that_never_shows_is_reported() {
-        let mut injection = begin();
-        let mut ms = 0;
-        let outcome = loop {
-            match injection.next(&idle(Input::Empty, ms)) {
-                Action::Finish(outcome) => break outcome,
-                _ => ms += 100,
-            }
-        };
-        assert_eq!(outcome, Outcome::Failed(Reason::NeverSeen));
-    }
-
-    #[test]
-    fn after_a_restart_a_submitted_text_without_a_signal_is_not_sent_again() {
-        let mut injection = Injection::new(Pace::default(), Progress::Submitted);
-        assert_eq!(injection.next(&idle(Input::Empty, 0)), Action::Look(LOOK));
-        let late = injection.next(&idle(Input::Empty, 6_000));
-        assert_eq!(late, Action::Finish(Outcome::Unproven));
-    }
-
-    #[test]
-    fn after_a_restart_a_pasted_text_that_still_stands_there_is_submitted() {
-        let mut injection = Injection::new(Pace::default(), Progress::Pasted);
-        assert_eq!(injection.next(&idle(Input::Ours, 0)), Action::Submit);
-    }
-
-    fn observation() -> impl Strategy<Value = Observation> {
-        let pane = prop_oneof![
-            8 => Just(Pane::Live), 1 => Just(Pane::CopyMode), 1 => Just(Pane::Dead)
-        ];
-        let agent = prop_oneof![
-            6 => Just(Agent::Idle), 1 => Just(Agent::Busy),
-            1 => Just(Agent::Asks("?".into())), 1 => Just(Agent::Unknown)
-        ];
-        let input = prop_oneof![
-            Just(Input::Empty),
-            Just(Input::Ours),
-            Just(Input::Foreign),
-            Just(Input::Mixed),
-            Just(Input::Absent)
-        ];
-        let flags = (
-            prop::bool::weighted(0.02),
-            prop::bool::weighted(0.1),
-            prop::bool::weighted(0.3),
-            prop::bool::weighted(0.8),
-        );
-        (pane, agent, input, flags, 0..2_000_u64).prop_map(
-            |(pane, agent, input, (accepted, typing, stashed, removable), ms)| Observation {
-                pane,
-                agent,
-                input,
-                accepted,
-                typing,
-                stashed,
-                removable,
-                elapsed: Duration::from_millis(ms),
-            },
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn under_any_interleaving_it_types_only_where_it_may(
-            steps in prop::collection::vec(observation(), 1..80),
-            progress in prop_oneof![
-                Just(Progress::None), Just(Progress::Pasted), Just(Progress::Submitted)
-            ],
-            stashes in any::<bool>(),
-            into_turns in any::<bool>(),
-        ) {
-            let pace = Pace { stashes, into_turns, ..Pace::default() };
-            let mut injection = Injection::new(pace, progress);
-            let mut elapsed = Duration::ZERO;
-            let mut submitted = progress == Progress::Submitted;
-            for mut seen in steps {
-                elapsed += seen.elapsed;
-                seen.elapsed = elapsed;
-                // No dialog, no copy mode, nobody who types.
-                let clear = seen.pane == Pane::Live
-                    && (seen.agent == Agent::Idle || into_turns && seen.agent == Agent::Busy)
-                    && !seen.typing;
-                match injection.next(&seen) {
-                    Action::Paste => {
-                        prop_assert!(clear && seen.input == Input::Empty);
-                        prop_assert!(!submitted, "a text that may have been taken was pasted again");
-                    }
-                    Action::Submit => {
-                        // Never into a dialog, never a draft, never anything but ours alone;
-                        // a second key only while the text still stands there.
-                        prop_assert!(clear && seen.input == Input::Ours);
-                        submitted = true;
-                    }
-                    // Only a draft, and never a second one.
-                    Action::Stash => {
-                        prop_assert!(clear && stashes);
-                        prop_assert!(seen.input == Input::Foreign && !seen.stashed && !submitted);
-                    }
-                    // Only what is known to be ours.
-                    Action::Remove => {
-                        prop_assert!(clear && seen.removable);
-                        prop_assert!(matches!(seen.input, Input::Mixed | Input::Ours));
-                    }
-                    Action::Finish(Outcome::Failed(_)) => {
-                        prop_assert!(!matches!(seen.input, Input::Ours | Input::Mixed));
-                        break;
-                    }
-                    Action::Finish(_) => break,
-                    Action::Hold(..) => prop_assert!(!submitted),
-                    Action::Look(_) => {}
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -164,6 +164,8 @@ vocabulary! {
         HumanTyping = "human-typing",
         /// The submit key did nothing; the text was taken out of the box again.
         SubmitIgnored = "submit-ignored",
+        /// The agent's program does not read what is typed: it is stopped or hangs.
+        NotReading = "not-reading",
         /// The pane is in tmux's copy mode.
         CopyMode = "copy-mode",
         /// The screen shows nothing that the harness is known to show.

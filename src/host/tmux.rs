@@ -17,6 +17,7 @@ mod paste;
 mod window;
 
 pub use panes::{Look, Pane, PaneState, pane_of};
+pub use paste::Spot;
 
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -73,8 +74,8 @@ pub enum TmuxError {
         /// What is missing.
         what: String,
     },
-    /// The pane is gone, its program has ended, or a person scrolls in it:
-    /// nothing was typed.
+    /// The pane is gone, its program has ended, a person scrolls in it, or its
+    /// cursor stands elsewhere than it should: nothing was typed.
     #[error("pane {pane} does not take text now")]
     NotLive {
         /// The pane.

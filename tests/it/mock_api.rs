@@ -157,7 +157,10 @@ fn turn(request: &Value) -> (Value, Duration) {
     let short = Duration::from_millis(20);
     let last = request["messages"].as_array().and_then(|messages| messages.last());
     let Some(last) = last.filter(|_| is_main(request)) else { return (text, short) };
-    let prompt = texts(last).join("\n");
+    // What was interrupted before comes along in the same message.
+    let texts = texts(last);
+    let newest = texts.iter().rev().find(|text| text.contains("[the-loop event "));
+    let prompt = newest.or(texts.last()).cloned().unwrap_or_default();
     let word = |name: &str| {
         let (_, rest) = prompt.split_once(&format!("{{{{{name}="))?;
         Some(rest.split_once("}}")?.0.to_owned())

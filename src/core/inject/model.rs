@@ -22,6 +22,11 @@ pub struct Observation {
     pub stashed: bool,
     /// Whether it is known how to take exactly our text out of the box.
     pub removable: bool,
+    /// Whether the agent's program has read all that was typed, and reads key by
+    /// key. One that is stopped, hangs or reads whole lines does not.
+    pub reads: bool,
+    /// Whether nobody waits for the delivery any more.
+    pub called_off: bool,
     /// The time since the injection began.
     pub elapsed: Duration,
 }
@@ -75,20 +80,31 @@ pub enum Action {
     /// Something is in the way: say why, and look again after this time or when
     /// a signal comes. Nothing of ours is in the box, so it may be given up.
     Hold(Reason, Duration),
+    /// The same while text of ours is in the box.
+    Stay(Reason, Duration),
     /// Put down on disk that pasting begins, then paste the text.
     Paste,
     /// Put down on disk that submitting begins, then press the submit key.
     Submit,
     /// Put the person's draft aside.
     Stash,
+    /// Bring the draft back that was put aside, into the empty box.
+    Unstash,
     /// Take exactly our text out of the box.
     Remove,
     /// It is over.
     Finish(Outcome),
 }
 
+impl Action {
+    /// Whether a key reaches the pane.
+    pub fn types(&self) -> bool {
+        matches!(self, Self::Paste | Self::Submit | Self::Stash | Self::Unstash | Self::Remove)
+    }
+}
+
 /// How an injection ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The agent's own signal proves that it took the text.
     Accepted,
@@ -97,6 +113,8 @@ pub enum Outcome {
     Gone,
     /// It was given up before anything was submitted.
     Failed(Reason),
+    /// It was called off before anything was submitted.
+    CalledOff,
     /// It was submitted, and nothing proves what became of it. Never sent again
     /// by itself.
     Unproven,

@@ -30,6 +30,15 @@ pub struct Reading {
     pub stashed: bool,
 }
 
+/// The keys that take exactly our text out of the box.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Removal {
+    /// So many Lefts before, and Rights after: a person typed letters behind ours.
+    pub lefts: usize,
+    /// So many Backspaces.
+    pub backspaces: usize,
+}
+
 /// What the agent is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Activity {
@@ -108,28 +117,47 @@ impl Reading {
         }
     }
 
-    /// How many Backspaces take exactly `prompt` out of the box; `None` when that
-    /// is not certain. The cursor must stand right behind it.
-    pub fn backspaces(&self, prompt: &str) -> Option<usize> {
-        let before = without_space(self.before_cursor.as_ref()?);
+    /// The keys that take exactly `prompt` out of the box; `None` when they are not
+    /// certain. The cursor must stand behind it, with at most a few letters of the
+    /// same row between.
+    pub fn removal(&self, prompt: &str) -> Option<Removal> {
+        let before = self.before_cursor.as_ref()?;
         let (InputBox::Holds { text } | InputBox::Placeholder { text }) = &self.input else {
             return None;
         };
         let all = without_space(text);
         let fitting = placeholders(&all).filter(|(_, lines)| *lines == lines_of(prompt)).count();
-        if fitting == 1 {
-            // A placeholder goes with one key.
-            let last = placeholders(&before).last();
-            return last
-                .is_some_and(|(end, lines)| end == before.len() && lines == lines_of(prompt))
-                .then_some(1);
-        }
-        // A key takes a whole letter, whatever it is made of: only where each
-        // character is a letter is their number known.
-        let is_plain = prompt.chars().all(|c| c == '\n' || (' '..'\u{300}').contains(&c));
-        let is_behind = fitting == 0 && before.ends_with(&without_space(prompt));
-        (is_plain && is_behind && !prompt.ends_with('\n')).then(|| prompt.chars().count())
+        // Which of two is ours, nobody knows.
+        let one = match fitting {
+            0 => None,
+            1 => Some(lines_of(prompt)),
+            _ => return None,
+        };
+        let row = before.rsplit('\n').next().unwrap_or_default();
+        (0..=row.chars().count()).find_map(|lefts| {
+            let behind = row.chars().rev().take(lefts).map(char::len_utf8).sum::<usize>();
+            let head = &before[..before.len() - behind];
+            if lefts > 0 && head.ends_with(char::is_whitespace) {
+                return None;
+            }
+            Some(Removal { lefts, backspaces: backspaces(&without_space(head), prompt, one)? })
+        })
     }
+}
+
+/// How many Backspaces take `prompt` away from the end of `head`, which has no
+/// white space; `placeholder` has so many lines where that is how it is shown.
+fn backspaces(head: &str, prompt: &str, placeholder: Option<usize>) -> Option<usize> {
+    if let Some(ours) = placeholder {
+        // A placeholder goes with one key.
+        let last = placeholders(head).last();
+        return last.is_some_and(|(end, lines)| end == head.len() && lines == ours).then_some(1);
+    }
+    // A key takes a whole letter, whatever it is made of: only where each
+    // character is a letter is their number known.
+    let is_plain = prompt.chars().all(|c| c == '\n' || (' '..'\u{300}').contains(&c));
+    let is_behind = head.ends_with(&without_space(prompt));
+    (is_plain && is_behind && !prompt.ends_with('\n')).then(|| prompt.chars().count())
 }
 
 /// How many lines a placeholder such as `[Pasted text #1 +29 lines]` stands
@@ -330,23 +358,44 @@ mod tests {
     fn it_is_known_how_to_take_ours_out_of_a_persons_draft() {
         let short = format!("[the-loop event {}] one\ntwo", marker());
         let keys = short.chars().count();
-        assert_eq!(mixed("dra", &short, "ft").backspaces(&short), Some(keys));
-        assert_eq!(mixed("", &short.replace("one", "o\nne"), "").backspaces(&short), Some(keys));
+        let keys = |lefts| Some(Removal { lefts, backspaces: keys });
+        assert_eq!(mixed("dra", &short, "ft").removal(&short), keys(0));
+        assert_eq!(mixed("", &short.replace("one", "o\nne"), "").removal(&short), keys(0));
         // The cursor elsewhere, a text whose letters cannot be counted, half of ours.
         let elsewhere = Reading { before_cursor: Some("dra".into()), ..mixed("dra", &short, "ft") };
-        assert_eq!(elsewhere.backspaces(&short), None);
+        assert_eq!(elsewhere.removal(&short), None);
         let family = format!("{short} 👨\u{200d}👩");
-        assert_eq!(mixed("x", &family, "").backspaces(&family), None);
-        assert_eq!(mixed("x", &short[..20], "").backspaces(&short), None);
+        assert_eq!(mixed("x", &family, "").removal(&family), None);
+        assert_eq!(mixed("x", &short[..20], "").removal(&short), None);
         assert!(mixed("x", &short[..20], "").shows(&short, &marker()));
         // A placeholder goes with one key; of two that fit, nobody knows which is ours.
         let long = "a\n".repeat(30);
         let placeholder = "[Pasted text #2 +29 lines]";
-        assert_eq!(mixed("dra", placeholder, "ft").backspaces(&long), Some(1));
-        assert_eq!(mixed("dra", "[Pasted text #2\n +29 lines]", "").backspaces(&long), Some(1));
-        assert_eq!(mixed(placeholder, placeholder, "").backspaces(&long), None);
-        assert_eq!(mixed("x", "[Pasted text #2 +7 lines]", "").backspaces(&long), None);
+        let one = |lefts| Some(Removal { lefts, backspaces: 1 });
+        assert_eq!(mixed("dra", placeholder, "ft").removal(&long), one(0));
+        assert_eq!(mixed("dra", "[Pasted text #2\n +29 lines]", "").removal(&long), one(0));
+        assert_eq!(mixed(placeholder, placeholder, "").removal(&long), None);
+        assert_eq!(mixed("x", "[Pasted text #2 +7 lines]", "").removal(&long), None);
         assert!(!mixed("x", "[Pasted text #2 +7 lines]", "").shows(&long, &marker()));
+    }
+
+    #[test]
+    fn letters_that_were_typed_behind_ours_are_stepped_over() {
+        let short = format!("[the-loop event {}] one\n[end of event {}]", marker(), marker());
+        let count = short.chars().count();
+        let behind = |left, ours: &str, letters: &str| {
+            mixed(left, &format!("{ours}{letters}"), "").removal(&short)
+        };
+        let keys = |lefts| Some(Removal { lefts, backspaces: count });
+        assert_eq!(behind("", &short, "x"), keys(1));
+        assert_eq!(behind("dra", &short, " and ]more "), keys(11));
+        // Where a row ends, a space or a line's end may be hidden.
+        assert_eq!(behind("", &short, "\nx"), None);
+        assert_eq!(behind("", &short, " x\ny"), None);
+        assert_eq!(behind("", &short[1..], "x"), None);
+        let long = "a\n".repeat(30);
+        let removal = mixed("d", "[Pasted text #2 +29 lines]ab c", "").removal(&long);
+        assert_eq!(removal, Some(Removal { lefts: 4, backspaces: 1 }));
     }
 
     #[test]

@@ -35,6 +35,7 @@ impl Reason {
             Self::SessionClosed => "comment on the item: that resumes its session",
             Self::AgentAsks => "answer it: `the-loop sessions attach ITEM`",
             Self::HumanDraft => "submit or clear what stands in the agent's input box",
+            Self::NotReading => "let the agent's program go on (`kill -CONT`), or end it",
             Self::CopyMode => "leave tmux's copy mode in that pane: `q`",
             Self::UnknownScreen | Self::NotReady => "look at it: `the-loop sessions attach ITEM`",
             Self::RateLimited => {

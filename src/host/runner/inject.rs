@@ -1,7 +1,7 @@
 //! The hands of `core::inject`: looks at the session, asks the machine, and
 //! does what it says, each step on disk before it is done.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,13 +14,13 @@ use crate::base::ids::HarnessSessionId;
 use crate::base::text::{cap, visible};
 use crate::core::dispatch::Delivered;
 use crate::core::harness::{AgentStatus, Harness};
-use crate::core::inject::screen::{Activity, InputBox, Reading, Screen};
+use crate::core::inject::screen::{Activity, InputBox, Reading, Removal, Screen};
 use crate::core::inject::{
     Action, Agent, Injection, Input, Observation, Outcome, Pace, Pane as PaneSeen, Progress,
 };
 use crate::core::outcome::{Reason, State};
 use crate::host::status;
-use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
+use crate::host::tmux::{Look, Pane, PaneState, Spot, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::spool;
 
@@ -32,13 +32,19 @@ use super::tracer::Tracer;
 /// How many seconds after a person's key everything of ours waits. tmux tells
 /// the key's time in whole seconds.
 const HOLD_AFTER_KEY: i64 = 3;
-/// How long after a failure of the inbox it is tried again.
-const PUT_DOWN_AGAIN: Duration = Duration::from_secs(1);
+/// How long after a failure of the inbox or of tmux it is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How long a signal that was on its way when the agent ended may take.
 const LATE_SIGNAL: Duration = Duration::from_millis(300);
-/// How long a text that was submitted may still stand in the box once the
-/// delivery was called off.
-const CALLED_OFF_WITHIN: Duration = Duration::from_secs(10);
+/// How long tools are held back at once, and how often that is tried.
+const TOOLS_HELD: Duration = Duration::from_secs(1);
+const TOOLS_TRIES: u32 = 10;
+/// How long a tool that came before the lock may take to open its dialog.
+const TOOLS_SETTLE: Duration = Duration::from_millis(150);
+/// How long after something was typed it is looked again.
+const TYPED: Duration = Duration::from_millis(5);
+/// How long after a key that tmux refused it is looked again.
+const LOOK_AGAIN: Duration = Duration::from_millis(15);
 
 /// One delivery on its way into one pane.
 pub(super) struct Injector<'a> {
@@ -65,6 +71,13 @@ pub(super) struct Injector<'a> {
     pub(super) spool: PathBuf,
 }
 
+/// What one look showed, and what the keys need of it.
+struct Sight {
+    seen: Observation,
+    removal: Option<Removal>,
+    look: Option<Look>,
+}
+
 impl Injector<'_> {
     /// Runs the injection to its end.
     pub(super) async fn run(mut self, progress: Progress, brakes: &Brakes) -> Delivered {
@@ -82,99 +95,80 @@ impl Injector<'_> {
         let mut injection = Injection::new(pace, progress);
         let mut submitted = progress == Progress::Submitted;
         let mut told = None;
-        let mut called_off_at = None;
-        // Held from the text being seen to the submit key: no tool begins meanwhile.
-        let mut gate = None;
+        // Held while keys of ours are under way: no tool begins meanwhile.
+        let mut tools = Tools::free(&self.spool);
         self.signals.search_again();
         loop {
-            if !injection.is_about_to_submit() {
-                gate = None;
-            } else if gate.is_none() {
-                gate = spool::hold_tools(&self.spool)
-                    .inspect_err(|error| tracing::debug!(%error, "tools are not held back"))
-                    .ok();
-            }
-            let (seen, backspaces) = match self.observe(began, injection.is_under_way()).await {
-                Ok(seen) => seen,
+            let under_way = injection.is_under_way();
+            let look = match self.observe(began, under_way, call_off.is_cancelled()).await {
+                Ok(look) => look,
                 // What was submitted is never offered again for tmux's sake.
                 Err(error) if submitted => return self.without_sight(&error).await,
-                Err(error) => return broken(&error),
-            };
-            let action = injection.next(&seen);
-            self.tracer.note(&seen, &action);
-            let wait = match action {
-                Action::Look(wait) => {
-                    let mixed = Some((Reason::HumanDraft, None));
-                    if seen.input == Input::Mixed && !submitted && told != mixed {
-                        self.record(State::Injecting, Reason::HumanDraft, None).await;
-                        told = mixed;
-                    }
-                    wait
+                // Nor is what may stand in the box.
+                Err(error) if under_way && !call_off.is_cancelled() => {
+                    self.tell(&mut told, State::Injecting, Reason::TmuxFailed, Some(chain(&error)))
+                        .await;
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
                 }
+                Err(error) => return Delivered::Broken(chain(&error)),
+            };
+            let Sight { seen, removal, look } = &look;
+            let before = injection.clone();
+            let action = injection.next(seen);
+            tracing::trace!(delivery = %self.delivery.id, ?seen, ?action, "looked");
+            self.tracer.note(seen, &action);
+            tools.let_go(match action {
+                Action::Look(_) => injection.is_about_to_type(),
+                _ => action.types(),
+            });
+            // What was seen is older than the lock: the next look decides.
+            if action.types() && tools.must_be_held(&action).await {
+                injection = before;
+                continue;
+            }
+            let spot = look.as_ref().map_or(self.pane.into(), |look| self.pane.as_seen(look));
+            let marker = &self.delivery.marker;
+            let typed = match action {
+                Action::Look(wait) => Ok(wait),
                 Action::Hold(reason, wait) => {
-                    let detail = match &seen.agent {
-                        Agent::Asks(what) => Some(cap(&visible(what), 200)),
-                        _ => None,
-                    };
-                    if told != Some((reason, detail.clone())) {
-                        self.record(State::Queued, reason, detail.clone()).await;
-                        told = Some((reason, detail));
+                    self.tell(&mut told, State::Queued, reason, asked(seen)).await;
+                    Ok(wait)
+                }
+                Action::Stay(reason, wait) => {
+                    // That it was submitted must stand in the inbox until its end.
+                    if !submitted {
+                        self.tell(&mut told, State::Injecting, reason, asked(seen)).await;
                     }
-                    wait
+                    Ok(wait)
                 }
                 Action::Paste => {
                     if let Err(error) = self.put_down(Reason::Pasted).await {
                         return error;
                     }
+                    told = None;
                     Checkpoint::BeforePaste.reached();
-                    let delivery = self.delivery;
-                    let pasted =
-                        self.tmux.paste(self.pane, &delivery.marker, &delivery.prompt).await;
+                    let pasted = self.tmux.paste(spot, marker, &self.delivery.prompt).await;
                     Checkpoint::Paste.reached();
-                    match pasted {
-                        // The next look says what the pane is now.
-                        Ok(()) | Err(TmuxError::NotLive { .. }) => Duration::from_millis(5),
-                        Err(error) => return broken(&error),
-                    }
+                    pasted.map(|()| TYPED)
                 }
-                Action::Submit => {
-                    let mut is_late = false;
-                    while let Err(error) = self.put_down(Reason::Submitted).await {
-                        // Our text stands in the box, so it is not given up for a disk
-                        // that is full.
-                        tracing::warn!(delivery = %self.delivery.id, ?error, "cannot go on yet");
-                        is_late = true;
-                        tokio::time::sleep(PUT_DOWN_AGAIN).await;
+                Action::Submit => match self.submit(spot).await {
+                    Ok(pressed) => {
+                        submitted = true;
+                        Ok(if pressed { TYPED } else { LOOK_AGAIN })
                     }
-                    submitted = true;
-                    Checkpoint::BeforeSubmit.reached();
-                    // What was seen is too old by then: the next look decides again.
-                    if !is_late
-                        && let Err(error) = self.tmux.submit(self.pane, &self.delivery.marker).await
-                    {
-                        // It may have been pressed all the same: the signal tells.
-                        tracing::warn!(delivery = %self.delivery.id, error = %chain(&error),
-                            "could not press the submit key");
-                    }
-                    Checkpoint::Submit.reached();
-                    Duration::from_millis(5)
-                }
-                Action::Stash => {
-                    let stashed = self.tmux.stash(self.pane, &self.delivery.marker).await;
-                    if let Err(error @ TmuxError::Failed { .. }) = stashed {
-                        return broken(&error);
-                    }
-                    Duration::from_millis(5)
+                    Err(error) => Err(error),
+                },
+                Action::Stash | Action::Unstash => {
+                    self.tmux.stash(spot, marker).await.map(|()| TYPED)
                 }
                 Action::Remove => {
-                    let keys = backspaces.unwrap_or(0);
-                    let removed = self.tmux.backspace(self.pane, &self.delivery.marker, keys).await;
-                    if let Err(error @ TmuxError::Failed { .. }) = removed {
-                        return broken(&error);
-                    }
-                    Duration::from_millis(5)
+                    let Removal { lefts, backspaces } =
+                        removal.unwrap_or(Removal { lefts: 0, backspaces: 0 });
+                    self.tmux.backspace(spot, marker, lefts, backspaces).await.map(|()| TYPED)
                 }
                 Action::Finish(Outcome::Gone) => return self.gone(submitted).await,
+                Action::Finish(Outcome::CalledOff) => return Delivered::CalledOff,
                 Action::Finish(outcome) => {
                     if outcome == Outcome::Accepted {
                         Checkpoint::Acknowledge.reached();
@@ -182,24 +176,73 @@ impl Injector<'_> {
                     return Delivered::Ended(outcome);
                 }
             };
-            if call_off.is_cancelled() {
-                let since = *called_off_at.get_or_insert_with(Instant::now);
-                if !submitted {
-                    return Delivered::CalledOff;
+            let wait = match typed {
+                Ok(wait) => wait,
+                // Nothing was typed: what was seen does not hold any more.
+                Err(TmuxError::NotLive { .. } | TmuxError::Absent { .. }) => {
+                    injection = before;
+                    LOOK_AGAIN
                 }
-                if since.elapsed() > CALLED_OFF_WITHIN {
-                    return Delivered::Ended(Outcome::Unproven);
+                // It may have been typed all the same: the next look says.
+                Err(error) => {
+                    tracing::warn!(delivery = %self.delivery.id, error = %chain(&error),
+                        "could not type");
+                    AGAIN
                 }
-            }
+            };
             if give_way.is_cancelled() && injection.is_at_gate() {
                 return Delivered::GaveWay;
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = news(&mut self.news) => {}
-                () = call_off.cancelled(), if called_off_at.is_none() => {}
+                () = call_off.cancelled(), if !call_off.is_cancelled() => {}
                 () = give_way.cancelled(), if injection.is_at_gate() => {}
             }
+        }
+    }
+
+    /// Presses the submit key; `false` when it was pressed and tmux failed all the
+    /// same: the signal tells.
+    async fn submit(&self, spot: Spot<'_>) -> Result<bool, TmuxError> {
+        let mut is_late = false;
+        while let Err(error) = self.put_down(Reason::Submitted).await {
+            // Our text stands in the box, so it is not given up for a disk that is
+            // full.
+            tracing::warn!(delivery = %self.delivery.id, ?error, "cannot go on yet");
+            is_late = true;
+            tokio::time::sleep(AGAIN).await;
+        }
+        Checkpoint::BeforeSubmit.reached();
+        // What was seen is too old by then: the next look decides again.
+        if is_late {
+            return Err(TmuxError::NotLive { pane: self.pane.pane_id.clone() });
+        }
+        let pressed = self.tmux.submit(spot, &self.delivery.marker).await;
+        Checkpoint::Submit.reached();
+        match pressed {
+            Ok(()) => Ok(true),
+            Err(error @ (TmuxError::NotLive { .. } | TmuxError::Absent { .. })) => Err(error),
+            Err(error) => {
+                tracing::warn!(delivery = %self.delivery.id, error = %chain(&error),
+                    "could not press the submit key");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Puts down what is in the way, once.
+    async fn tell(
+        &self,
+        told: &mut Option<(Reason, Option<String>)>,
+        state: State,
+        reason: Reason,
+        detail: Option<String>,
+    ) {
+        let now = Some((reason, detail.clone()));
+        if *told != now {
+            self.record(state, reason, detail).await;
+            *told = now;
         }
     }
 
@@ -233,12 +276,13 @@ impl Injector<'_> {
         Delivered::Ended(Outcome::Gone)
     }
 
-    /// One look, and how many Backspaces would take our text out of the box.
+    /// One look.
     async fn observe(
         &mut self,
         began: Instant,
         under_way: bool,
-    ) -> Result<(Observation, Option<usize>), TmuxError> {
+        called_off: bool,
+    ) -> Result<Sight, TmuxError> {
         let look = self.tmux.look(self.pane).await;
         // After the screen: a signal that is older than the screen is never missed.
         let accepted = self.has_taken();
@@ -254,9 +298,11 @@ impl Injector<'_> {
                     typing: false,
                     stashed: false,
                     removable: false,
+                    reads: true,
+                    called_off,
                     elapsed,
                 };
-                return Ok((absent, None));
+                return Ok(Sight { seen: absent, removal: None, look: None });
             }
             Err(error) => return Err(error),
         };
@@ -265,7 +311,7 @@ impl Injector<'_> {
             cursor: look.cursor,
             columns: look.columns,
         });
-        let backspaces = reading.backspaces(&self.delivery.prompt);
+        let removal = reading.removal(&self.delivery.prompt);
         let now = self.clock.now().as_second();
         let seen = Observation {
             pane: match look.state {
@@ -278,7 +324,9 @@ impl Injector<'_> {
                 now - key <= HOLD_AFTER_KEY && self.released_at.is_none_or(|at| key > at)
             }),
             stashed: reading.stashed,
-            removable: backspaces.is_some(),
+            removable: removal.is_some(),
+            reads: look.reads,
+            called_off,
             agent: match reading.activity {
                 // A question that the screen's reader does not know is one all the same.
                 Activity::Idle | Activity::Busy | Activity::Unknown
@@ -295,7 +343,7 @@ impl Injector<'_> {
             accepted,
             elapsed,
         };
-        Ok((seen, backspaces))
+        Ok(Sight { seen, removal, look: Some(look) })
     }
 
     /// What the agent's own file says.
@@ -341,6 +389,60 @@ impl Injector<'_> {
     }
 }
 
-fn broken(error: &TmuxError) -> Delivered {
-    Delivered::Broken(chain(error))
+/// The lock that holds the agent's tools back, so that no dialog of theirs opens
+/// between our look and our key.
+struct Tools {
+    spool: PathBuf,
+    held: Option<(std::fs::File, Instant)>,
+    tries: u32,
+}
+
+impl Tools {
+    fn free(spool: &Path) -> Self {
+        Self { spool: spool.to_owned(), held: None, tries: 0 }
+    }
+
+    /// Lets the tools go, unless the lock is needed and young.
+    fn let_go(&mut self, is_needed: bool) {
+        self.held.take_if(|(_, since)| !is_needed || since.elapsed() > TOOLS_HELD);
+    }
+
+    /// Takes the lock, where it is not held. `false`: it is held since long before
+    /// the last look, or cannot be had, and that must not keep a delivery.
+    async fn must_be_held(&mut self, action: &Action) -> bool {
+        // The submit key comes a good while after the paste anyway.
+        let is_hasty = matches!(action, Action::Stash | Action::Unstash | Action::Remove);
+        match self.held {
+            Some((_, since)) if is_hasty && since.elapsed() < TOOLS_SETTLE => {
+                tokio::time::sleep(TOOLS_SETTLE.saturating_sub(since.elapsed())).await;
+                return true;
+            }
+            Some(_) => return false,
+            None if self.tries > TOOLS_TRIES => {
+                self.tries = 0;
+                return false;
+            }
+            None => {}
+        }
+        match spool::hold_tools(&self.spool) {
+            Ok(lock) => {
+                self.held = Some((lock, Instant::now()));
+                self.tries = 0;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "tools are not held back");
+                self.tries += 1;
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }
+        true
+    }
+}
+
+/// What the agent asks, for people.
+fn asked(seen: &Observation) -> Option<String> {
+    match &seen.agent {
+        Agent::Asks(what) => Some(cap(&visible(what), 200)),
+        _ => None,
+    }
 }

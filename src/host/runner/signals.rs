@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::base::ids::{HarnessSessionId, Marker};
 use crate::core::harness::{Harness, Signal};
+use crate::core::session::SessionRecord;
 use crate::state::spool;
 
 /// How much of a transcript's end is searched at first: enough for every record
@@ -103,6 +104,21 @@ impl SignalLog {
     /// Whether the agent took anything in the conversation it named last.
     pub fn has_begun(&self, conversation: &HarnessSessionId) -> bool {
         self.conversation.as_ref() == Some(conversation) && !self.taken.is_empty()
+    }
+
+    /// Whether the session's conversation exists, so that it is resumed rather than
+    /// begun: what the agent said of its transcript counts more than what we noted.
+    pub fn has_conversation(harness: Harness, dir: &Path, record: &SessionRecord) -> bool {
+        let mut said = Self::new(harness, dir);
+        if let Err(error) = said.refresh() {
+            tracing::warn!(%error, "could not read the spool");
+        }
+        match (&said.transcript, &said.conversation) {
+            (Some(transcript), Some(id)) if *id == record.harness_session_id => {
+                transcript.path.exists()
+            }
+            _ => record.conversation_started,
+        }
     }
 
     /// What the agent last said that it waits for.

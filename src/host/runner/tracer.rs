@@ -75,6 +75,9 @@ fn saw(seen: &Observation) -> String {
     if seen.stashed {
         words.push("a draft is put aside");
     }
+    if !seen.reads {
+        words.push("does not read its keys");
+    }
     if seen.accepted {
         words.push("the agent has it");
     }
@@ -85,12 +88,15 @@ fn did(action: &Action) -> String {
     match action {
         Action::Look(_) => "looks".to_owned(),
         Action::Hold(reason, _) => format!("waits: {reason}"),
+        Action::Stay(reason, _) => format!("waits with its text in the box: {reason}"),
         Action::Paste => "pastes".to_owned(),
         Action::Submit => "presses the submit key".to_owned(),
         Action::Stash => "puts the draft aside".to_owned(),
+        Action::Unstash => "brings the draft back".to_owned(),
         Action::Remove => "takes its text out".to_owned(),
         Action::Finish(Outcome::Accepted) => "delivered".to_owned(),
         Action::Finish(Outcome::Gone) => "the agent is gone".to_owned(),
+        Action::Finish(Outcome::CalledOff) => "called off".to_owned(),
         Action::Finish(Outcome::Unproven) => "unproven".to_owned(),
         Action::Finish(Outcome::Failed(reason)) => format!("failed: {reason}"),
     }

@@ -1,8 +1,11 @@
 //! Looking: which panes there are, and what one of them shows.
 
+use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::base::ids::{Slug, WorkItem};
 
@@ -15,6 +18,8 @@ pub struct Pane {
     pub server: String,
     /// tmux's id of the session; never used again while the server lives.
     pub session_id: String,
+    /// tmux's id of the window that it is in.
+    pub window_id: String,
     /// tmux's id of the pane; never used again while the server lives.
     pub pane_id: String,
     /// The session's name.
@@ -65,6 +70,11 @@ pub struct Look {
     pub cursor: (u16, u16),
     /// The pane's columns.
     pub columns: u16,
+    /// When the session was last active, as its server tells it.
+    pub activity: String,
+    /// Whether its program has read all that was typed, and reads key by key; that
+    /// of a dead pane is said to.
+    pub reads: bool,
     /// When a person last pressed a key in the session, in seconds of Unix time.
     /// Those who can only look do not count.
     pub last_key: Option<i64>,
@@ -96,14 +106,14 @@ const CALL_PAUSE: Duration = Duration::from_millis(25);
 
 /// The fields of a listing. The session's name comes last, because that of a
 /// stranger may hold anything.
-const FIELDS: usize = 13;
+const FIELDS: usize = 16;
 
 fn format() -> String {
     format!(
         "#{{pid}}|#{{session_id}}|#{{pane_id}}|#{{?pane_dead,1,0}}|#{{?pane_in_mode,1,0}}|\
          #{{pane_dead_status}}/#{{pane_dead_signal}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_width}}|\
          #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}} #{{{INSTANCE_OPTION}}}|\
-         #{{s/[|]/ /:session_group}}|#{{session_name}}"
+         #{{pane_tty}}|#{{session_activity}}|#{{window_id}}|#{{s/[|]/ /:session_group}}|#{{session_name}}"
     )
 }
 
@@ -205,6 +215,8 @@ impl Tmux {
             screen: screen.to_owned(),
             cursor: row.cursor,
             columns: row.columns,
+            activity: row.activity,
+            reads: reads(Path::new(&row.tty)),
             last_key: last_key(clients, &pane.session_id, &row.group),
         })
     }
@@ -275,7 +287,20 @@ fn last_key(clients: &str, session: &str, group: &str) -> Option<i64> {
     keys.max()
 }
 
+/// Whether the program behind a terminal has read all that was typed into it, and
+/// reads key by key rather than whole lines. A terminal that cannot be asked says
+/// nothing, and holds nothing up.
+fn reads(tty: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(tty) = rustix::fs::open(tty, flags, Mode::empty()) else { return true };
+    let takes_keys =
+        tcgetattr(&tty).map_or(true, |settings| !settings.local_modes.contains(LocalModes::ICANON));
+    takes_keys && rustix::io::ioctl_fionread(&tty).map_or(true, |unread| unread == 0)
+}
+
 struct Row {
+    tty: String,
+    activity: String,
     pane: Pane,
     group: String,
     cursor: (u16, u16),
@@ -286,8 +311,24 @@ struct Row {
 /// stranger's.
 fn parse(line: &str, instance: &str) -> Option<Row> {
     let fields: Vec<_> = line.splitn(FIELDS, '|').collect();
-    let &[server, session, pane, dead, mode, status, x, y, width, clients, ours, group, name] =
-        &fields[..]
+    let &[
+        server,
+        session,
+        pane,
+        dead,
+        mode,
+        status,
+        x,
+        y,
+        width,
+        clients,
+        ours,
+        tty,
+        activity,
+        window,
+        group,
+        name,
+    ] = &fields[..]
     else {
         return None;
     };
@@ -307,9 +348,12 @@ fn parse(line: &str, instance: &str) -> Option<Row> {
         _ => PaneState::Live,
     };
     Some(Row {
+        tty: tty.to_owned(),
+        activity: activity.to_owned(),
         pane: Pane {
             server: server.to_owned(),
             session_id: session.to_owned(),
+            window_id: window.to_owned(),
             pane_id: pane.to_owned(),
             name: name.to_owned(),
             state,
@@ -329,27 +373,34 @@ mod tests {
 
     #[test]
     fn a_row_of_ours_and_rows_of_strangers() {
-        let ours = parse("9|$1|%2|0|0|/|3|4|160|1|github:o/r#1 abc me||loop/o+r+1", "me").unwrap();
+        let ours =
+            parse("9|$1|%2|0|0|/|3|4|160|1|github:o/r#1 abc me|/dev/pts/1|50|@1||loop/o+r+1", "me")
+                .unwrap();
         assert_eq!(ours.pane.item.as_deref(), Some("github:o/r#1"));
         assert_eq!(ours.pane.conversation.as_deref(), Some("abc"));
         assert_eq!((ours.pane.state, ours.cursor, ours.columns), (PaneState::Live, (3, 4), 160));
-        let strange = parse("9|$2|%3|1|0|7/|0|0|80|0|  |g|a|b c", "me").unwrap();
+        let strange = parse("9|$2|%3|1|0|7/|0|0|80|0|  |/dev/pts/2|50|@1|g|a|b c", "me").unwrap();
         assert_eq!(strange.pane.name, "a|b c");
         assert_eq!(strange.pane.item, None);
         assert_eq!(strange.pane.state, PaneState::Dead("exit code 7".into()));
-        let others = parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc you||loop/o+r+1", "me");
+        let others = parse(
+            "9|$1|%2|0|0|/|3|4|160|1|github:o/r#1 abc you|/dev/pts/1|50|@1||loop/o+r+1",
+            "me",
+        );
         assert_eq!(others.unwrap().pane.item, None);
         assert!(parse("nonsense", "me").is_none());
-        let killed = parse("9|$2|%3|1|0|/KILL|0|0|80|0|  |g|n", "me").unwrap();
+        let killed = parse("9|$2|%3|1|0|/KILL|0|0|80|0|  |/dev/pts/2|50|@1|g|n", "me").unwrap();
         assert_eq!(killed.pane.state, PaneState::Dead("signal KILL".into()));
-        let unknown = parse("9|$2|%3|1|0|/|0|0|80|0|  |g|n", "me").unwrap();
+        let unknown = parse("9|$2|%3|1|0|/|0|0|80|0|  |/dev/pts/2|50|@1|g|n", "me").unwrap();
         assert_eq!(unknown.pane.state, PaneState::Dead("an unknown status".into()));
     }
 
     #[test]
     fn a_session_is_known_by_its_mark_whatever_it_is_called() {
         let pane = |number: u32, dead: u8, item: &str, by: &str, name: &str| {
-            let line = format!("9|${number}|%{number}|{dead}|0|/|0|0|80|0|{item} abc {by}||{name}");
+            let line = format!(
+                "9|${number}|%{number}|{dead}|0|/|0|0|80|0|{item} abc {by}|/dev/pts/1|50|@1||{name}"
+            );
             parse(&line, "me").unwrap().pane
         };
         let slug = "o/r#1".parse::<WorkItem>().unwrap().slug();

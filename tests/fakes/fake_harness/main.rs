@@ -12,6 +12,7 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::format_push_string,
+    clippy::struct_excessive_bools,
     reason = "a program of the tests: it stops at the first surprise"
 )]
 
@@ -23,9 +24,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
 
+mod draw;
 mod headless;
 mod script;
 
@@ -89,6 +91,17 @@ struct Fake {
     shell_mode: bool,
     /// Typed text, and pastes that are shown as placeholders.
     text: Vec<Result<char, String>>,
+    /// How many pieces of it stand before the cursor.
+    at: usize,
+    /// vi's normal mode, in which letters are commands.
+    vim_normal: bool,
+    /// The hook of a tool that is about to ask, and when the next one begins.
+    tool: Option<std::process::Child>,
+    tool_begins: Option<Instant>,
+    tools: usize,
+    overlays: usize,
+    exits: Option<Instant>,
+    is_alone: bool,
     /// A draft that was put aside.
     stash: Option<Vec<Result<char, String>>>,
     pastes: usize,
@@ -144,6 +157,14 @@ fn main() {
         focus: Focus::Box,
         shell_mode: false,
         text: Vec::new(),
+        at: 0,
+        vim_normal: false,
+        tool: None,
+        tool_begins: None,
+        tools: 0,
+        overlays: 0,
+        exits: None,
+        is_alone: true,
         stash: None,
         pastes: 0,
         told: Vec::new(),
@@ -178,7 +199,9 @@ impl Fake {
         let stdin = io::stdin();
         let before = tcgetattr(&stdin).unwrap();
         let mut raw = before.clone();
-        raw.make_raw();
+        if self.script.mode != Mode::Canonical {
+            raw.make_raw();
+        }
         tcsetattr(&stdin, OptionalActions::Now, &raw).unwrap();
         let keys = read_keys();
         self.get_ready(&keys);
@@ -200,8 +223,12 @@ impl Fake {
                 self.log(&json!({ "hex": hex::encode(&bytes), "lost": true }));
             }
         }
-        print("\x1b[?2004h\x1b[?1049h");
-        self.text = self.script.draft.iter().flat_map(|text| text.chars()).map(Ok).collect();
+        if self.script.mode != Mode::Canonical {
+            print("\x1b[?2004h");
+        }
+        print("\x1b[?1049h");
+        let draft = self.script.draft.iter().flat_map(|text| text.chars()).map(Ok).collect();
+        self.put(draft);
         if self.script.mode == Mode::NeverReady {
             self.focus = Focus::Dialog;
             return self.draw();
@@ -218,22 +245,47 @@ impl Fake {
     fn step(&mut self, keys: &mpsc::Receiver<Vec<u8>>) -> bool {
         // Below a dialog a turn does not end.
         let turn_ends = self.turn_ends.filter(|_| self.focus != Focus::Dialog);
-        let next = [turn_ends, self.dialog_opens].into_iter().flatten().min();
-        let wait =
+        let next = [turn_ends, self.dialog_opens, self.tool_begins, self.exits];
+        let next = next.into_iter().flatten().min();
+        let mut wait =
             next.map_or(Duration::from_hours(1), |at| at.saturating_duration_since(Instant::now()));
+        if self.tool.is_some() {
+            wait = wait.min(Duration::from_millis(2));
+        }
         match keys.recv_timeout(wait) {
             Ok(bytes) => {
                 self.log(&json!({ "hex": hex::encode(&bytes) }));
+                self.is_alone = bytes.len() == 1;
+                let is_whole = bytes.len() < 4096;
                 for byte in bytes {
                     if self.take(byte) {
                         return true;
                     }
+                }
+                if is_whole && self.sequence.as_ref().is_some_and(Vec::is_empty) {
+                    self.sequence = None;
+                    self.escape();
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return true,
         }
         let now = Instant::now();
+        if self.exits.is_some_and(|at| at <= now) {
+            self.exit_in_turn();
+        }
+        if self.tool_begins.is_some_and(|at| at <= now) && self.tool.is_none() {
+            self.tool_begins = None;
+            let event = json!({ "tool_name": "Bash", "tool_input": { "command": "touch x" } });
+            self.tool = self.hook_children("PreToolUse", event).pop();
+            if self.tool.is_none() {
+                self.open_dialog();
+            }
+        }
+        if self.tool.as_mut().is_some_and(|hook| hook.try_wait().unwrap().is_some()) {
+            self.tool = None;
+            self.open_dialog();
+        }
         if self.dialog_opens.is_some_and(|at| at <= now) {
             self.dialog_opens = None;
             self.open_dialog();
@@ -258,24 +310,34 @@ impl Fake {
         if let Some(sequence) = &mut self.sequence {
             sequence.push(byte);
             let is_long = sequence.len() > 1 && (0x40..=0x7e).contains(&byte);
-            if sequence[0] != b'[' || is_long {
-                if sequence == b"[200~" {
-                    self.paste = Some(Vec::new());
+            if sequence == b"\x1b" {
+                // The first was the key by itself.
+                self.sequence = Some(Vec::new());
+                self.escape();
+            } else if sequence[0] != b'[' || is_long {
+                let sequence = self.sequence.take().unwrap();
+                match sequence.as_slice() {
+                    b"[200~" => self.paste = Some(Vec::new()),
+                    b"[D" if self.focus == Focus::Box => self.at = self.at.saturating_sub(1),
+                    b"[C" if self.focus == Focus::Box => {
+                        self.at = (self.at + 1).min(self.text.len());
+                    }
+                    b"[13u" if self.script.mode == Mode::NamedKey => return self.enter(),
+                    _ => {}
                 }
-                self.sequence = None;
             }
             return false;
         }
         if byte == 0x1b {
             self.sequence = Some(Vec::new());
-            if self.focus == Focus::Overlay {
-                self.focus = Focus::Box;
-            }
             return false;
         }
         match self.focus {
             Focus::Box => self.key(byte),
-            Focus::Overlay => false,
+            Focus::Overlay => {
+                self.note(&json!({ "overlayKey": hex::encode([byte]) }));
+                false
+            }
             Focus::Dialog => {
                 self.note(&json!({ "dialogKey": hex::encode([byte]) }));
                 if byte == b'n' {
@@ -290,28 +352,73 @@ impl Fake {
         }
     }
 
+    /// The Escape key by itself.
+    fn escape(&mut self) {
+        if self.focus == Focus::Overlay {
+            self.focus = Focus::Box;
+        } else if self.focus == Focus::Box && self.script.vim && !self.vim_normal {
+            self.vim_normal = true;
+            self.at = self.at.saturating_sub(1);
+        }
+    }
+
     fn key(&mut self, byte: u8) -> bool {
         let was_leaving = std::mem::take(&mut self.leaving);
         match byte {
+            b'\r' if self.script.mode == Mode::NamedKey => {}
+            b'\r' if self.script.enter_alone && !self.is_alone => {}
             b'\r' => return self.enter(),
+            b'\n' if self.script.mode == Mode::Canonical => return self.enter(),
             0x03 if was_leaving => return true,
             0x03 => {
-                self.text.clear();
+                self.put(Vec::new());
                 self.leaving = true;
             }
             0x04 if self.text.is_empty() => return true,
+            0x0f => {
+                self.focus = Focus::Overlay;
+                self.overlays += 1;
+            }
             // Puts the draft aside, over an older one; on an empty box it comes back.
-            0x13 if self.text.is_empty() => self.text = self.stash.take().unwrap_or_default(),
-            0x13 => self.stash = Some(std::mem::take(&mut self.text)),
-            0x15 => self.text.clear(),
+            0x13 if self.text.is_empty() => {
+                let draft = self.stash.take().unwrap_or_default();
+                self.put(draft);
+            }
+            0x13 => {
+                self.stash = Some(std::mem::take(&mut self.text));
+                self.at = 0;
+            }
+            0x15 => self.put(Vec::new()),
+            0x7f if self.vim_normal => self.at = self.at.saturating_sub(1),
             0x7f if self.text.is_empty() => self.shell_mode = false,
-            0x7f => drop(self.text.pop()),
-            b'\n' => self.text.push(Ok('\n')),
+            0x7f if self.at > 0 => {
+                self.at -= 1;
+                drop(self.text.remove(self.at));
+            }
+            b'i' if self.vim_normal => self.vim_normal = false,
+            b'a' if self.vim_normal => {
+                self.vim_normal = false;
+                self.at = (self.at + 1).min(self.text.len());
+            }
+            _ if self.vim_normal => {}
             b'!' if self.text.is_empty() => self.shell_mode = true,
-            byte if byte >= 0x20 => self.text.push(Ok(char::from(byte))),
+            b'\n' => self.insert(vec![Ok('\n')]),
+            byte if byte >= 0x20 => self.insert(vec![Ok(char::from(byte))]),
             _ => {}
         }
         false
+    }
+
+    fn insert(&mut self, pieces: Vec<Result<char, String>>) {
+        let count = pieces.len();
+        self.text.splice(self.at..self.at, pieces);
+        self.at += count;
+    }
+
+    /// What stands in the box now, the cursor behind it.
+    fn put(&mut self, text: Vec<Result<char, String>>) {
+        self.at = text.len();
+        self.text = text;
     }
 
     fn pasted(&mut self, bytes: &[u8]) {
@@ -326,11 +433,20 @@ impl Fake {
             self.shell_mode = true;
             text.remove(0);
         }
+        self.pastes += 1;
         if text.lines().count() > 3 || text.chars().count() > 800 {
-            self.pastes += 1;
-            self.text.push(Err(text));
+            self.insert(vec![Err(text)]);
         } else {
-            self.text.extend(text.chars().map(Ok));
+            self.insert(text.chars().map(Ok).collect());
+        }
+        if let Some(after) = self.script.tools_after_paste_ms.get(self.tools) {
+            self.tool_begins = Some(Instant::now() + Duration::from_millis(*after));
+            self.tools += 1;
+        }
+        if self.script.shell_after_paste == Some(self.pastes) {
+            print("\x1b[?2004l\x1b[?1049l\x1b[2J\x1b[H");
+            let _ = std::os::unix::process::CommandExt::exec(&mut Command::new("/bin/sh"));
+            std::process::exit(127);
         }
     }
 
@@ -356,10 +472,11 @@ impl Fake {
         }
         if text.ends_with('\\') {
             self.text.pop();
-            self.text.push(Ok('\n'));
+            self.at = self.text.len();
+            self.insert(vec![Ok('\n')]);
             return false;
         }
-        self.text.clear();
+        self.put(Vec::new());
         let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
         if std::mem::take(&mut self.shell_mode) {
             self.note(&json!({ "ranInShell": text }));
@@ -379,7 +496,8 @@ impl Fake {
             _ => {}
         }
         self.note(&json!({ "prompt": text }));
-        self.text = self.stash.take().unwrap_or_default();
+        let draft = self.stash.take().unwrap_or_default();
+        self.put(draft);
         // Hooks, transcript and model get a placeholder's text wrapped.
         if self.turn_ends.is_some() {
             self.record(&json!({
@@ -415,10 +533,15 @@ impl Fake {
             self.turn_ends = self.turn_ends.max(self.dialog_opens);
         }
         if self.script.mode == Mode::ExitInTurn {
-            print("\x1b[?1049l\r\n");
-            println!("{}\r", self.script.say.as_deref().unwrap_or("fake-harness: out of luck"));
-            std::process::exit(self.script.exit_code.unwrap_or(1));
+            self.exit_in_turn();
         }
+        self.exits = self.script.exit_in_turn_ms.map(|ms| now + Duration::from_millis(ms));
+    }
+
+    fn exit_in_turn(&self) -> ! {
+        print("\x1b[?1049l\r\n");
+        println!("{}\r", self.script.say.as_deref().unwrap_or("fake-harness: out of luck"));
+        std::process::exit(self.script.exit_code.unwrap_or(1));
     }
 
     fn end_turn(&mut self) {
@@ -446,17 +569,29 @@ impl Fake {
 
     /// Runs the commands of a hook as Claude does: through a shell, with the
     /// event on standard input.
-    fn hook(&self, name: &str, mut event: Value) {
+    fn hook(&self, name: &str, event: Value) {
         if self.script.mode == Mode::Mute && name == "UserPromptSubmit" {
             return;
         }
+        for child in self.hook_children(name, event) {
+            let output = child.wait_with_output().unwrap();
+            if !output.status.success() || !output.stdout.is_empty() || !output.stderr.is_empty() {
+                self.note(&json!({ "hook": name, "status": output.status.code(),
+                    "said": String::from_utf8_lossy(&[output.stdout, output.stderr].concat()) }));
+            }
+        }
+    }
+
+    /// The commands of a hook, begun and told what happened.
+    fn hook_children(&self, name: &str, mut event: Value) -> Vec<std::process::Child> {
         event["hook_event_name"] = json!(name);
         event["session_id"] = json!(self.args.session);
         event["transcript_path"] = json!(self.transcript);
         event["cwd"] = json!(std::env::current_dir().unwrap());
         event["permission_mode"] = json!(self.args.permission_mode);
         let groups = self.args.settings["hooks"][name].as_array().into_iter().flatten();
-        for hook in groups.flat_map(|group| group["hooks"].as_array().into_iter().flatten()) {
+        let hooks = groups.flat_map(|group| group["hooks"].as_array().into_iter().flatten());
+        let begun = hooks.map(|hook| {
             let mut child = Command::new("/bin/sh")
                 .args(["-c", hook["command"].as_str().unwrap()])
                 .stdin(Stdio::piped())
@@ -465,12 +600,9 @@ impl Fake {
                 .spawn()
                 .unwrap();
             let _ = child.stdin.take().unwrap().write_all(event.to_string().as_bytes());
-            let output = child.wait_with_output().unwrap();
-            if !output.status.success() || !output.stdout.is_empty() || !output.stderr.is_empty() {
-                self.note(&json!({ "hook": name, "status": output.status.code(),
-                    "said": String::from_utf8_lossy(&[output.stdout, output.stderr].concat()) }));
-            }
-        }
+            child
+        });
+        begun.collect()
     }
 
     fn record(&self, record: &Value) {
@@ -497,94 +629,6 @@ impl Fake {
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         entry["wall"] = json!(wall.as_secs_f64());
         append(path, &entry);
-    }
-
-    fn draw(&self) {
-        let size = tcgetwinsize(io::stdout()).unwrap();
-        let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
-        let mut out = String::from("\x1b[2J\x1b[H");
-        match self.focus {
-            Focus::Dialog => out.push_str(&self.dialog(columns)),
-            Focus::Overlay => {
-                let line = "▔".repeat(columns);
-                out.push_str(&format!("{line}\r\n  Help\r\n\r\n  Esc to cancel\r\n"));
-            }
-            Focus::Box => self.draw_box(columns, rows, &mut out),
-        }
-        let sign = if self.turn_ends.is_some() { '⠂' } else { '✳' };
-        print(&format!("\x1b]2;{sign} Fake\x07{out}"));
-    }
-
-    fn dialog(&self, columns: usize) -> String {
-        match &self.script.screen {
-            Some(path) => fs::read_to_string(path).unwrap().trim_end().replace('\n', "\r\n"),
-            None => format!(
-                "{}\r\n Bash command\r\n\r\n   touch x\r\n\r\n Do you want to proceed?\r\n \
-                 ❯ 1. Yes\r\n   2. No\r\n\r\n Esc to cancel · Tab to amend",
-                "─".repeat(columns)
-            ),
-        }
-    }
-
-    fn draw_box(&self, columns: usize, rows: usize, out: &mut String) {
-        let content = self.content(columns - 3);
-        let busy = self.turn_ends.is_some();
-        let top = rows.saturating_sub(content.len() + 3).max(4);
-        let room = top.saturating_sub(4);
-        let lines: Vec<&str> = self.told.iter().flat_map(|told| told.lines()).collect();
-        for line in &lines[lines.len().saturating_sub(room)..] {
-            let line: String = line.chars().filter(|c| !c.is_control()).take(columns - 1).collect();
-            out.push_str(&format!("{line}\r\n"));
-        }
-        if busy {
-            out.push_str(&format!("\x1b[{};1H✶ Cultivating… (1s)", top - 1));
-        }
-        let rule = "─".repeat(columns);
-        let sign = match (self.shell_mode, busy) {
-            (true, _) => "! ",
-            (false, true) => "\x1b[38;5;246m❯\x1b[m ",
-            (false, false) => "❯ ",
-        };
-        out.push_str(&format!("\x1b[{};1H{rule}\r\n{sign}", top + 1));
-        out.push_str(&content.join("\r\n  "));
-        let bottom = top + 2 + content.len();
-        let footer = match (self.leaving, busy) {
-            (true, _) => "Press Ctrl-C again to exit",
-            (_, true) => "esc to interrupt",
-            _ if self.stash.is_some() => "› stashed",
-            _ => "? for shortcuts",
-        };
-        let column = 3 + content.last().unwrap().chars().count();
-        out.push_str(&format!(
-            "\x1b[7m \x1b[m\x1b[{bottom};1H{rule}\r\n  {footer}\x1b[{};{column}H",
-            bottom - 1
-        ));
-    }
-
-    fn content(&self, width: usize) -> Vec<String> {
-        if self.script.mode == Mode::NoEcho {
-            return vec![String::new()];
-        }
-        let mut rows = vec![String::new()];
-        let mut number = self.pastes - self.text.iter().filter(|piece| piece.is_err()).count();
-        for piece in &self.text {
-            let shown = match piece {
-                Ok('\n') => {
-                    rows.push(String::new());
-                    continue;
-                }
-                Ok(c) => c.to_string(),
-                Err(paste) => {
-                    number += 1;
-                    format!("[Pasted text #{number} +{} lines]", paste.matches('\n').count())
-                }
-            };
-            if rows.last().unwrap().chars().count() + shown.chars().count() > width {
-                rows.push(String::new());
-            }
-            rows.last_mut().unwrap().extend(shown.chars().filter(|c| !c.is_control()));
-        }
-        rows
     }
 }
 

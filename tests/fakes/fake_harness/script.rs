@@ -19,8 +19,21 @@ pub(crate) struct Script {
     /// When a dialog opens: at `start`, or so many milliseconds into a turn.
     pub(crate) dialog_at_start: bool,
     pub(crate) dialog_after_ms: Option<u64>,
+    /// A tool that a background agent runs: so many milliseconds after each paste,
+    /// one after the other, its hook runs and its dialog opens.
+    pub(crate) tools_after_paste_ms: Vec<u64>,
     /// A recorded screen that is shown as the dialog.
     pub(crate) screen: Option<PathBuf>,
+    /// Recorded screens that `^O` shows over the box, one after the other.
+    pub(crate) overlays: Vec<PathBuf>,
+    /// The submit key counts only when it comes alone, not with other bytes.
+    pub(crate) enter_alone: bool,
+    /// The box knows vi's normal mode.
+    pub(crate) vim: bool,
+    /// So many milliseconds into each turn the agent ends; at so many pastes a shell
+    /// takes its place.
+    pub(crate) exit_in_turn_ms: Option<u64>,
+    pub(crate) shell_after_paste: Option<usize>,
     /// What stands in the box at the start, as if a person had typed it.
     pub(crate) draft: Option<String>,
     pub(crate) log: Option<PathBuf>,
@@ -54,6 +67,10 @@ pub(crate) enum Mode {
     Mute,
     /// Takes what is typed and does not show it.
     NoEcho,
+    /// Reads whole lines: the terminal is left as it was.
+    Canonical,
+    /// Takes an Enter only in the form that newer terminals give that key.
+    NamedKey,
     /// A headless turn that never ends, and does not end when asked to.
     NeverEnds,
     /// A headless turn that prints 100 MB.

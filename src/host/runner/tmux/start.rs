@@ -21,7 +21,7 @@ use crate::core::session::{SessionRecord, SessionStatus};
 use crate::host::tmux::{Look, NewSession, Pane, PaneState, TmuxError};
 
 use super::{Live, PoisonError, TmuxRunner, failure, tmux_failure};
-use crate::host::runner::signals::news;
+use crate::host::runner::signals::{SignalLog, news};
 
 /// How often a starting agent is looked at while no signal comes.
 const LOOK_STARTING: Duration = Duration::from_millis(100);
@@ -103,7 +103,7 @@ impl TmuxRunner {
         let config = self.parts.config.get();
         let plan = harness.start(&StartSpec {
             session_id: &record.harness_session_id,
-            resume: record.conversation_started,
+            resume: SignalLog::has_conversation(harness, &self.spool_dir(slug), record),
             hook_command: &hook_command,
             extra_args: config.routing.harness_args.get(&record.harness).unwrap_or(&empty),
             cwd: &record.cwd,
