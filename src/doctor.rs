@@ -6,6 +6,7 @@
 //! demo and `the-loop doctor` call [`examine`]. It knows nothing of sessions,
 //! deliveries or how its report is shown.
 
+pub mod agents;
 pub mod catalogue;
 pub mod check;
 pub mod checks;
@@ -27,6 +28,7 @@ pub mod trouble;
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
+use crate::core::harness::Harness;
 use crate::core::platform::Host;
 
 pub use checks::{Project, client_for, secret_command};
@@ -43,6 +45,8 @@ pub struct Needs {
     pub runner: Option<RunnerKind>,
     /// The agent that sessions run.
     pub harness: Option<HarnessName>,
+    /// The same, where its program is none of the tools in the catalogue.
+    pub agent: Option<Harness>,
     /// Whether the web terminal is on.
     pub web: bool,
     /// Whether each item has a git work tree of its own.
@@ -109,13 +113,14 @@ pub async fn check_up(request: &Request<'_>) -> Report {
             None
         }
     };
-    let (host, tmux, ttyd, git, claude, others) = tokio::join!(
+    let (host, tmux, ttyd, git, claude, others, agent) = tokio::join!(
         host::gather(env),
         resolve(ToolId::Tmux),
         resolve(ToolId::Ttyd),
         resolve(ToolId::Git),
         resolve(ToolId::Claude),
         checks::run(env, dirs, needs, project, only),
+        agents::findings(env, tools, needs, only),
     );
     let resolutions: Vec<_> = [tmux, ttyd, git, claude].into_iter().flatten().collect();
     let mut findings: Vec<_> = resolutions
@@ -124,6 +129,7 @@ pub async fn check_up(request: &Request<'_>) -> Report {
         .collect();
     let tmux = resolutions.iter().find(|found| found.id == ToolId::Tmux);
     findings.extend(checks::skew(env, project, tmux.and_then(|tmux| tmux.chosen.as_ref())).await);
+    findings.extend(agent);
     findings.extend(others);
     Report::new(host, resolutions, findings)
 }
@@ -143,17 +149,16 @@ pub async fn examine_on(
     needs: &Needs,
 ) -> Report {
     let search = resolve::Search { env, dirs, tools };
-    let (tmux, ttyd, git, claude) = tokio::join!(
+    let (tmux, ttyd, git, claude, agent) = tokio::join!(
         search.resolve(ToolId::Tmux),
         search.resolve(ToolId::Ttyd),
         search.resolve(ToolId::Git),
         search.resolve(ToolId::Claude),
+        agents::findings(env, tools, needs, &[]),
     );
     let resolutions = vec![tmux, ttyd, git, claude];
-    let findings = resolutions
-        .iter()
-        .flat_map(|resolution| check::findings(resolution, &host, needs))
-        .collect();
+    let tools = resolutions.iter().flat_map(|resolution| check::findings(resolution, &host, needs));
+    let findings = tools.chain(agent).collect();
     Report::new(host, resolutions, findings)
 }
 
@@ -164,15 +169,20 @@ mod tests {
 
     #[test]
     fn what_is_enabled_decides_how_severe_a_missing_tool_is() {
-        let needs = |runner, harness, web| Needs { runner, harness, web, ..Needs::default() };
+        let needs = |runner, harness: &Option<HarnessName>, web| Needs {
+            runner,
+            harness: harness.clone(),
+            web,
+            ..Needs::default()
+        };
         let (tmux, process) = (Some(RunnerKind::Tmux), Some(RunnerKind::Process));
         let (claude, demo) = (Some(HarnessName::Claude), Some(HarnessName::Demo));
         for (needs, expected) in [
-            (needs(None, None, false), [Note, Note, Warning, Warning]),
-            (needs(process, claude, false), [Note, Note, Warning, Error]),
-            (needs(process, demo, false), [Note, Note, Warning, Note]),
-            (needs(tmux, demo, false), [Error, Note, Warning, Note]),
-            (needs(process, demo, true), [Error, Error, Warning, Note]),
+            (needs(None, &None, false), [Note, Note, Warning, Warning]),
+            (needs(process, &claude, false), [Note, Note, Warning, Error]),
+            (needs(process, &demo, false), [Note, Note, Warning, Note]),
+            (needs(tmux, &demo, false), [Error, Note, Warning, Note]),
+            (needs(process, &demo, true), [Error, Error, Warning, Note]),
         ] {
             let severities = ToolId::ALL.map(|id| needs.severity(id));
             assert_eq!(severities, expected, "{needs:?}");

@@ -24,8 +24,8 @@ use crate::base::failure::Failure;
 use crate::base::ids::Slug;
 use crate::base::terminal::fit;
 use crate::base::text::visible;
-use crate::core::harness::Harness;
-use crate::core::inject::screen::{Activity, InputBox, Screen};
+use crate::core::harness::Harnesses;
+use crate::core::inject::screen::{Activity, InputBox, Reading, Screen};
 use crate::core::session::{SessionRecord, SessionStatus, find_item};
 use crate::host::tmux::{Pane, PaneState, Tmux};
 use crate::state::drive::Drive;
@@ -122,9 +122,10 @@ impl Live {
                 Failure::failed("tmux could not be asked for its sessions").because(error)
             })?;
             let mut states = BTreeMap::new();
+            let harnesses = Harnesses::new(&loaded.config.harnesses, context.env.home());
             for (slug, record) in hosted {
                 let pane = panes.iter().find(|pane| pane.name == slug.tmux_name());
-                if let Some(state) = state_of(&tmux, pane, record).await {
+                if let Some(state) = state_of(&tmux, &harnesses, pane, record).await {
                     states.insert(slug.clone(), state);
                 }
             }
@@ -163,7 +164,12 @@ fn at_rest(record: &SessionRecord) -> Option<String> {
 }
 
 /// The state of a session's agent, in one word; `None` leaves the recorded one.
-async fn state_of(tmux: &Tmux, pane: Option<&Pane>, record: &SessionRecord) -> Option<String> {
+async fn state_of(
+    tmux: &Tmux,
+    harnesses: &Harnesses,
+    pane: Option<&Pane>,
+    record: &SessionRecord,
+) -> Option<String> {
     let Some(pane) = pane else {
         let absent = record.status == SessionStatus::Active;
         return absent.then(|| "absent".to_owned());
@@ -176,11 +182,15 @@ async fn state_of(tmux: &Tmux, pane: Option<&Pane>, record: &SessionRecord) -> O
         PaneState::Dead(_) => "dead",
         PaneState::CopyMode => "copyMode",
         PaneState::Live => {
-            let reading = Harness::named(record.harness).read_screen(&Screen {
+            let screen = Screen {
                 text: &look.screen,
                 cursor: look.cursor,
                 columns: look.columns,
-            });
+                title: &look.title,
+            };
+            // Of one that is no longer declared no screen is known.
+            let harness = harnesses.get(&record.harness);
+            let reading = harness.map_or(Reading::UNKNOWN, |harness| harness.read_screen(&screen));
             match (reading.activity, reading.input) {
                 (Activity::Busy, _) => "busy",
                 (Activity::Dialog { .. } | Activity::Overlay, _) => "blocked",

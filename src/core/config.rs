@@ -7,6 +7,7 @@
 //! then is the spot in the text looked for (`locate`).
 
 mod amounts;
+mod declared;
 mod error;
 mod keys;
 mod live;
@@ -22,6 +23,7 @@ mod values;
 mod walk;
 
 pub use amounts::{ByteSize, Span};
+pub use declared::{declarations, shipped};
 pub use error::ConfigError;
 pub use keys::{AT_START, Change, Leaf, WITHOUT_EFFECT, changes, is_among, leaves, lines};
 pub use live::LiveConfig;

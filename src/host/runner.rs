@@ -26,7 +26,7 @@ mod signals;
 mod tmux;
 
 pub use gate::Gate;
-pub use process::{ProcessRunner, ProcessRunnerParts, end_turn, resume_invocation};
+pub use process::{ProcessRunner, ProcessRunnerParts, end_turn};
 pub use signals::SignalLog;
 pub use tmux::{TmuxRunner, TmuxRunnerParts};
 

@@ -18,10 +18,11 @@ use crate::base::failure::Failure;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
-use crate::core::config::{Config, HarnessName, LiveConfig, Routing};
+use crate::core::config::{Config, LiveConfig, Routing};
 use crate::core::routing::OwnVoice;
 use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
+use crate::host::agents::Agents;
 use crate::host::dispatch;
 use crate::host::runner::{
     Gate, ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
@@ -65,8 +66,8 @@ pub struct Setup {
     pub tmux: Option<Tmux>,
     /// This program.
     pub program: Tool,
-    /// The binary of each harness that has one of its own.
-    pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// The agents of this machine.
+    pub agents: Agents,
     /// Whether every session in tmux is resumed at once, not at its next event.
     pub resume_all: bool,
     /// git, for work trees; nothing where no usable one was found.
@@ -119,9 +120,8 @@ impl Daemon {
         let own_voice = OwnVoice::new(*key.bytes());
         let templates = read_templates(&setup.config.routing)?;
         let live = LiveConfig::new(setup.config.clone());
-        let harnesses = setup.harnesses.keys().copied().chain([HarnessName::Demo]).collect();
-        let reloader =
-            Reloader::new(setup.read.clone(), setup.env.clone(), live.clone(), harnesses);
+        let names = setup.agents.names();
+        let reloader = Reloader::new(setup.read.clone(), setup.env.clone(), live.clone(), names);
         let webhook = &setup.config.webhooks.gh_webhook;
         let wanted = SocketAddr::new(webhook.host, webhook.port);
         let listener = http::bind(wanted).await.map_err(|error| {
@@ -199,7 +199,7 @@ impl Daemon {
             secret,
             tmux,
             program,
-            harnesses,
+            agents,
             git,
             clock,
             resume_all,
@@ -215,8 +215,8 @@ impl Daemon {
                 None => Vec::new(),
             };
             let now = clock.now();
-            let made =
-                rebuild(&registry, &inbox, &paths, &panes, &config.routing, (&workdir, trees), now);
+            let place = (workdir.as_path(), trees, &agents);
+            let made = rebuild(&registry, &inbox, &paths, &panes, &config.routing, place, now);
             if made > 0 {
                 tracing::warn!(sessions = made, "the registry had vanished and was made again");
             }
@@ -230,7 +230,7 @@ impl Daemon {
         let gate = Arc::new(Gate::new(registry.clone(), live.clone()));
         let process = Arc::new(ProcessRunner::new(ProcessRunnerParts {
             program: program.clone(),
-            harnesses: harnesses.clone(),
+            agents: agents.clone(),
             tmux: tmux.clone(),
             config: live.clone(),
             paths: paths.clone(),
@@ -243,7 +243,7 @@ impl Daemon {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
                 tmux,
                 program,
-                harnesses,
+                agents: agents.clone(),
                 config: live.clone(),
                 paths: paths.clone(),
                 registry: registry.clone(),
@@ -274,7 +274,7 @@ impl Daemon {
                 dispatcher.revive(slug).await;
             }
         }
-        let sight = Sight::new(registry.clone(), &paths);
+        let sight = Sight::new(registry.clone(), agents.harnesses().clone(), &paths);
         let intake = Intake {
             inbox: inbox.clone(),
             registry: registry.clone(),

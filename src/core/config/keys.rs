@@ -21,7 +21,6 @@ pub const WITHOUT_EFFECT: &[&str] = &[
     "routing.tmux.waitNotice",
     "routing.tmux.typeMax",
     "routing.webTerminal",
-    "harnesses",
     "github",
     "notify",
 ];

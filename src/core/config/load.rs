@@ -14,6 +14,7 @@ use super::values::NO_PASSWORD;
 use super::walk::{Fault, FaultKind, Found};
 use crate::base::text::{cap, visible};
 
+mod harnesses;
 mod syntax;
 
 /// The size beyond which a file is not looked at.
@@ -59,7 +60,10 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
     if let Some(path) = tree.duplicate() {
         return Err(duplicate(file, text, &path));
     }
-    Config::deserialize(&tree).map_err(|fault| explain(file, text, &fault.arrived()))
+    let config =
+        Config::deserialize(&tree).map_err(|fault| explain(file, text, &fault.arrived()))?;
+    harnesses::check(file, text, &config)?;
+    Ok(config)
 }
 
 /// Where brackets are nested so deeply that no configuration can be meant. The

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{DeliverProfile, HarnessAdapter, OneShotSpec, Signal, StartPlan, StartSpec, hooks};
-use crate::base::ids::Marker;
+use super::{
+    DeliverProfile, HarnessAdapter, OneShotSpec, Program, Signal, Source, StartPlan, StartSpec,
+    hooks,
+};
+use crate::base::ids::{HarnessSessionId, Marker};
 use crate::core::config::HarnessName;
 use crate::core::inject::screen::{Reading, Screen};
 
@@ -40,6 +43,10 @@ pub struct Claude;
 impl HarnessAdapter for Claude {
     fn name(&self) -> HarnessName {
         HarnessName::Claude
+    }
+
+    fn program(&self) -> Program {
+        Program::Known("claude")
     }
 
     fn start(&self, spec: &StartSpec<'_>) -> StartPlan {
@@ -77,6 +84,11 @@ impl HarnessAdapter for Claude {
         said.contains("is already in use")
     }
 
+    /// It takes UUIDs only.
+    fn may_call(&self, conversation: &HarnessSessionId) -> bool {
+        conversation.is_uuid()
+    }
+
     fn read_screen(&self, screen: &Screen<'_>) -> Reading {
         screen::read(screen)
     }
@@ -91,11 +103,17 @@ impl HarnessAdapter for Claude {
             ack_timeout: Duration::from_secs(5),
             gives_proof: true,
             stashes: true,
+            settles_within: Duration::ZERO,
+            ready_by_screen: false,
         }
     }
 
     fn signal_of(&self, raw: &Value) -> Option<Signal> {
         hooks::signal_of(raw)
+    }
+
+    fn source_of(&self, raw: &Value) -> Source {
+        hooks::source_of(raw)
     }
 
     /// A user record, a prompt that was put into the queue, or one that a
@@ -167,6 +185,8 @@ mod tests {
             hook_command: "'/opt/the loop/the-loop' hook",
             extra_args: &extra_args,
             cwd: Path::new("/work"),
+            trusted: true,
+            version: None,
         })
     }
 

@@ -40,13 +40,15 @@ const CALLED_OFF_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct Injector<'a> {
     pub(super) tmux: &'a Tmux,
     pub(super) pane: &'a Pane,
-    pub(super) harness: Harness,
+    pub(super) harness: &'a Harness,
     pub(super) inbox: &'a Inbox,
     pub(super) news: Option<watch::Receiver<u64>>,
     pub(super) signals: &'a mut SignalLog,
     pub(super) delivery: &'a QueuedDelivery,
     pub(super) clock: &'a Clock,
     pub(super) spool: PathBuf,
+    /// When the text was pasted, in seconds of Unix time; before that, for ever ago.
+    pub(super) pasted_at: i64,
 }
 
 impl Injector<'_> {
@@ -111,6 +113,7 @@ impl Injector<'_> {
                     if let Err(error) = self.put_down(Reason::Pasted).await {
                         return error;
                     }
+                    self.pasted_at = self.clock.now().as_second();
                     Checkpoint::BeforePaste.reached();
                     let delivery = self.delivery;
                     let pasted =
@@ -245,6 +248,7 @@ impl Injector<'_> {
             text: &look.screen,
             cursor: look.cursor,
             columns: look.columns,
+            title: &look.title,
         });
         let backspaces = reading.backspaces(&self.delivery.prompt);
         let now = self.clock.now().as_second();
@@ -254,11 +258,12 @@ impl Injector<'_> {
                 PaneState::CopyMode => PaneSeen::CopyMode,
                 PaneState::Dead(_) => PaneSeen::Dead,
             },
-            input: self.input(&reading, under_way),
+            input: self.input(&reading, under_way, look.last_key),
             typing: look.last_key.is_some_and(|key| now - key <= HOLD_AFTER_KEY),
             stashed: reading.stashed,
             removable: backspaces.is_some(),
             agent: match reading.activity {
+                Activity::Idle if self.signals.settles(self.clock.now()) => Agent::Busy,
                 Activity::Idle => Agent::Idle,
                 Activity::Busy => Agent::Busy,
                 Activity::Dialog { what } => Agent::Asks(what),
@@ -271,13 +276,17 @@ impl Injector<'_> {
         Ok((seen, backspaces))
     }
 
-    fn input(&self, reading: &Reading, under_way: bool) -> Input {
+    fn input(&self, reading: &Reading, under_way: bool, last_key: Option<i64>) -> Input {
         let QueuedDelivery { prompt, marker, .. } = self.delivery;
         match reading.input {
             InputBox::Absent => Input::Absent,
             InputBox::Empty => Input::Empty,
             // Before our paste a placeholder is a person's, however many lines it has.
             InputBox::Placeholder { .. } if !under_way => Input::Foreign,
+            // What a person typed just before our paste would be out of sight.
+            InputBox::Tail { .. } if last_key.is_some_and(|key| key >= self.pasted_at - 1) => {
+                Input::Mixed
+            }
             _ if reading.holds_only(prompt, marker) => Input::Ours,
             _ if under_way && reading.shows(prompt, marker) => Input::Mixed,
             _ => Input::Foreign,

@@ -1,44 +1,37 @@
 //! The tmux runner: an agent in a tmux session that anybody on this host can
 //! look at and type into.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
-use crate::base::files::{self, atomic};
 use crate::base::ids::{DeliveryId, Slug};
-use crate::base::process::shell_word;
-use crate::base::text::visible;
-use crate::core::config::{HarnessName, LiveConfig, RunnerKind};
+use crate::core::config::LiveConfig;
 use crate::core::dispatch::{Delivered, Hosting, StartFailure};
-use crate::core::harness::{Harness, StartSpec};
+use crate::core::harness::Harness;
 use crate::core::inject::{Outcome, Progress};
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
+use crate::host::agents::Agents;
 use crate::host::pane_log;
-use crate::host::tmux::{NewSession, Pane, PaneState, Tmux, TmuxError};
+use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::inject::Injector;
-use super::signals::{SignalLog, news};
+use super::process::with_notice;
+use super::signals::SignalLog;
 use super::{Gate, failure};
 
-/// How often a starting agent is looked at while no signal comes.
-const LOOK_STARTING: Duration = Duration::from_millis(100);
-/// How many of an agent's last lines are kept when it failed.
-const LAST_LINES: usize = 15;
+mod spawn;
 
 /// Everything that the runner is made of.
 #[derive(Debug)]
@@ -47,8 +40,8 @@ pub struct TmuxRunnerParts {
     pub tmux: Tmux,
     /// This program, which the panes run first.
     pub program: Tool,
-    /// The binary of each harness that has one of its own.
-    pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// The agents of this machine.
+    pub agents: Agents,
     /// The configuration.
     pub config: LiveConfig,
     /// Where state is kept.
@@ -116,7 +109,7 @@ impl TmuxRunner {
                 Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
-                self.adopt(slug, &record, pane);
+                self.adopt(slug, &record, pane)?;
                 Ok(Hosting::Live)
             }
             dead => {
@@ -147,150 +140,29 @@ impl TmuxRunner {
         }
     }
 
-    fn adopt(&self, slug: &Slug, record: &SessionRecord, pane: Pane) {
+    fn adopt(&self, slug: &Slug, record: &SessionRecord, pane: Pane) -> Result<(), StartFailure> {
+        let harness = self.harness(record)?;
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if live.get(slug).is_some_and(|known| known.pane.is_the_same_as(&pane)) {
-            return;
+            return Ok(());
         }
-        let known = self.live_session(slug, record, pane, false);
+        let known = self.live_session(slug, harness, pane, false);
         live.insert(slug.clone(), known);
+        Ok(())
     }
 
-    fn live_session(&self, slug: &Slug, record: &SessionRecord, pane: Pane, is_new: bool) -> Live {
-        let harness = Harness::named(record.harness);
-        let signals = SignalLog::new(harness, &self.spool_dir(slug));
+    fn harness(&self, record: &SessionRecord) -> Result<Harness, StartFailure> {
+        let found = self.parts.agents.of(record);
+        found.map_err(|error| failure(Reason::StartFailed, error, false))
+    }
+
+    fn live_session(&self, slug: &Slug, harness: Harness, pane: Pane, is_new: bool) -> Live {
+        let signals = SignalLog::new(harness.clone(), &self.spool_dir(slug));
         Live { pane, harness, signals: Arc::new(tokio::sync::Mutex::new(signals)), is_new }
     }
 
     fn spool_dir(&self, slug: &Slug) -> PathBuf {
         self.parts.paths.spool().join(slug.as_str())
-    }
-
-    async fn spawn(&self, slug: &Slug, record: &SessionRecord) -> Result<(), StartFailure> {
-        let harness = Harness::named(record.harness);
-        let launch_file = self
-            .write_launch_file(slug, record, harness)
-            .map_err(|error| failure(Reason::StartFailed, error, false))?;
-        let name = slug.tmux_name();
-        let began = self.parts.clock.now();
-        let size = self.parts.config.get().routing.tmux.size;
-        self.update(slug, |record| {
-            record.status = SessionStatus::Starting;
-            record.failure = None;
-            record.runner = RunnerKind::Tmux;
-            record.tmux_target = Some(slug.tmux_name());
-        })?;
-        let pane = self
-            .parts
-            .tmux
-            .new_session(&NewSession {
-                name: &name,
-                item: &record.work_item.reference,
-                conversation: record.harness_session_id.as_str(),
-                size: (size.columns, size.lines),
-                cwd: &record.cwd,
-                command: vec![
-                    self.parts.program.path().into(),
-                    "launch".into(),
-                    launch_file.into_os_string(),
-                ],
-            })
-            .await
-            .map_err(|error| tmux_failure(&error))?;
-        Checkpoint::Spawn.reached();
-        let live = self.live_session(slug, record, pane, true);
-        self.wait_until_ready(slug, &live, began).await?;
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(slug.clone(), live);
-        Ok(())
-    }
-
-    /// Writes what the pane becomes: the harness's command line and environment.
-    fn write_launch_file(
-        &self,
-        slug: &Slug,
-        record: &SessionRecord,
-        harness: Harness,
-    ) -> Result<PathBuf, String> {
-        if !record.cwd.is_dir() {
-            return Err(format!("the session's directory `{}` is not there", record.cwd.display()));
-        }
-        let tool =
-            match record.harness {
-                HarnessName::Demo => &self.parts.program,
-                name @ HarnessName::Claude => self.parts.harnesses.get(&name).ok_or_else(|| {
-                    format!("the harness `{}` was not found at start", name.as_str())
-                })?,
-            };
-        let hook_command =
-            format!("{} hook", shell_word(&self.parts.program.path().to_string_lossy()));
-        let empty = Vec::new();
-        let config = self.parts.config.get();
-        let plan = harness.start(&StartSpec {
-            session_id: &record.harness_session_id,
-            resume: record.conversation_started,
-            hook_command: &hook_command,
-            extra_args: config.routing.harness_args.get(&record.harness).unwrap_or(&empty),
-            cwd: &record.cwd,
-        });
-        let spool = self.spool_dir(slug);
-        files::private_dir(&spool).map_err(|error| error.to_string())?;
-        let invocation = plan
-            .env
-            .iter()
-            .fold(tool.invocation().args(&plan.args), |all, (name, value)| all.env(name, value))
-            .env("THE_LOOP_SPOOL", &spool)
-            .env("THE_LOOP_WORK_ITEM", record.work_item.reference.to_string())
-            // What every tmux understands and every host's terminfo has.
-            .env("TERM", "screen-256color")
-            .cwd(&record.cwd);
-        let file = self.parts.paths.launch().join(format!("{slug}.json"));
-        let content =
-            serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
-        atomic::write(&file, &content).map_err(|error| error.to_string())?;
-        Ok(file)
-    }
-
-    /// Waits for the agent's own word that it is ready. One that is alive and
-    /// silent past the time-out is left to the gate of the injection, which
-    /// types only into an empty input box and says what it sees instead.
-    async fn wait_until_ready(
-        &self,
-        slug: &Slug,
-        live: &Live,
-        began: Timestamp,
-    ) -> Result<(), StartFailure> {
-        let seconds = self.parts.config.get().routing.tmux.ready_timeout_seconds;
-        let limit = Duration::from_secs(seconds.into());
-        let deadline = tokio::time::Instant::now() + limit;
-        let mut signals = live.signals.lock().await;
-        let mut told = self.news(slug);
-        loop {
-            if let Err(error) = signals.refresh() {
-                tracing::warn!(%slug, %error, "could not read the spool");
-            }
-            if signals.is_ready_since(began) {
-                self.note(slug, be_active);
-                return Ok(());
-            }
-            let state = match self.parts.tmux.look(&live.pane).await {
-                Ok(look) => look.state,
-                Err(TmuxError::Absent { .. }) => PaneState::Dead("its session".to_owned()),
-                Err(error) => return Err(tmux_failure(&error)),
-            };
-            if let PaneState::Dead(how) = state {
-                let said = self.last_words(&live.pane).await;
-                let detail = format!("the agent ended with {how} before it was ready{said}");
-                return Err(failure(Reason::HarnessExited, detail, false));
-            }
-            if tokio::time::Instant::now() >= deadline {
-                tracing::warn!(%slug, "the agent did not say that it is ready");
-                return Ok(());
-            }
-            tokio::select! {
-                () = tokio::time::sleep(LOOK_STARTING) => {}
-                () = news(&mut told) => {}
-            }
-        }
     }
 
     fn news(&self, slug: &Slug) -> Option<watch::Receiver<u64>> {
@@ -301,16 +173,6 @@ impl TmuxRunner {
             .ok()
     }
 
-    async fn last_words(&self, pane: &Pane) -> String {
-        match self.parts.tmux.last_lines(pane, LAST_LINES).await {
-            Ok(lines) if !lines.is_empty() => {
-                let lines: Vec<_> = lines.iter().map(|line| visible(line)).collect();
-                format!(":\n{}", lines.join("\n"))
-            }
-            _ => String::new(),
-        }
-    }
-
     /// Types a delivery into a live session.
     pub(super) async fn deliver(
         &self,
@@ -318,7 +180,7 @@ impl TmuxRunner {
         id: &DeliveryId,
         call_off: &CancellationToken,
     ) -> Delivered {
-        let delivery = match self.parts.inbox.queued(id) {
+        let mut delivery = match self.parts.inbox.queued(id) {
             Ok(Some(delivery)) => delivery,
             Ok(None) => return Delivered::Broken(format!("the inbox has no delivery `{id}`")),
             Err(error) => return Delivered::Broken(chain(&error)),
@@ -329,16 +191,24 @@ impl TmuxRunner {
         };
         let mut signals = live.signals.lock().await;
         let progress = progress(&delivery, &live);
+        if self.has_lost(slug) {
+            // The agent must know that it remembers nothing.
+            delivery.prompt = with_notice(&delivery.prompt);
+            if delivery.state != State::Injecting {
+                self.tell_fresh(id).await;
+            }
+        }
         let result = Injector {
             tmux: &self.parts.tmux,
             pane: &live.pane,
-            harness: live.harness,
+            harness: &live.harness,
             inbox: &self.parts.inbox,
             news: self.news(slug),
             signals: &mut signals,
             delivery: &delivery,
             clock: &self.parts.clock,
             spool: self.spool_dir(slug),
+            pasted_at: 0,
         }
         .run(progress, call_off)
         .await;
@@ -362,6 +232,7 @@ impl TmuxRunner {
             be_active(record);
             record.failure = None;
             record.conversation_started = true;
+            record.conversation_lost = false;
             record.note_delivery(id, now);
             if let Some(conversation) = signals.conversation() {
                 record.harness_session_id = conversation.clone();

@@ -65,14 +65,16 @@ pub struct Look {
     pub cursor: (u16, u16),
     /// The pane's columns.
     pub columns: u16,
+    /// The pane's title, as its program set it.
+    pub title: String,
     /// When a person last pressed a key in the session, in seconds of Unix time.
     /// Those who can only look do not count.
     pub last_key: Option<i64>,
 }
 
-/// What ends the list of clients: what comes after it is the screen, whatever
-/// stands on that.
-const SCREEN_FOLLOWS: &str = "the-loop: the screen";
+/// What ends the list of clients: what comes after it, on the same line, is the
+/// title, and after that the screen, whatever stands on that.
+const SCREEN_FOLLOWS: &str = "the-loop: the title and the screen: ";
 
 /// How often a server that was asked for its socket is tried, and how far apart.
 const CALLS: u32 = 20;
@@ -141,7 +143,8 @@ impl Tmux {
             .call()
             .args(["list-panes", "-a", "-f", &filter, "-F", &format()])
             .args([";", "list-clients", "-F", CLIENT_FORMAT])
-            .args([";", "display-message", "-p", SCREEN_FOLLOWS])
+            .args([";", "display-message", "-p", "-t", &pane.pane_id])
+            .arg(format!("{SCREEN_FOLLOWS}#{{pane_title}}"))
             .args([";", "capture-pane", "-p", "-e", "-t", &pane.pane_id]);
         let absent = || TmuxError::Absent { what: format!("session `{}`", pane.name) };
         let output = match call.run_ok().await {
@@ -150,8 +153,8 @@ impl Tmux {
             Err(source) => return Err(TmuxError::Failed { verb: "show a pane", source }),
         };
         let (first, rest) = output.split_once('\n').ok_or_else(absent)?;
-        let (clients, screen) =
-            rest.split_once(&format!("{SCREEN_FOLLOWS}\n")).ok_or_else(absent)?;
+        let (clients, shown) = rest.split_once(SCREEN_FOLLOWS).ok_or_else(absent)?;
+        let (title, screen) = shown.split_once('\n').ok_or_else(absent)?;
         let row = parse(first, &self.instance).ok_or_else(absent)?;
         // Ids are never used again within one server, but a new server counts anew.
         if !row.pane.is_the_same_as(pane) || row.pane.name != pane.name {
@@ -162,6 +165,7 @@ impl Tmux {
             screen: screen.to_owned(),
             cursor: row.cursor,
             columns: row.columns,
+            title: title.to_owned(),
             last_key: last_key(clients, &pane.session_id, &row.group),
         })
     }

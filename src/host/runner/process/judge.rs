@@ -55,7 +55,7 @@ pub(super) enum Verdict {
 
 /// Judges a turn.
 pub(super) fn judge(
-    harness: Harness,
+    harness: &Harness,
     turn: &Turn,
     ending: &Ending,
     signals: &mut SignalLog,
@@ -153,7 +153,7 @@ fn last_words(bytes: &[u8]) -> String {
 
 /// The prompt for a fresh conversation, which the agent must know it is in. The
 /// notice stands below our first line, where no text of others is.
-pub(super) fn with_notice(prompt: &str) -> String {
+pub(in crate::host::runner) fn with_notice(prompt: &str) -> String {
     let notice = "[the-loop: the earlier conversation about this item is lost; this is a fresh \
                   one. Read the item and its branch before you go on.]";
     match prompt.split_once('\n') {
