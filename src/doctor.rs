@@ -13,6 +13,7 @@ pub mod checks;
 pub mod finding;
 pub mod host;
 pub mod install;
+mod listener;
 mod narrow;
 mod offer;
 mod path;
@@ -25,11 +26,16 @@ mod terminfo;
 pub mod tool;
 pub mod trouble;
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::harness::Harness;
 use crate::core::platform::Host;
+
+use install::store::Store;
 
 pub use checks::{Project, client_for, secret_command};
 pub use finding::{Finding, Severity};
@@ -103,6 +109,7 @@ pub struct Request<'a> {
 /// belongs to the same group is in the report too: [`Report::narrow`] leaves it out.
 pub async fn check_up(request: &Request<'_>) -> Report {
     let Request { env, dirs, tools, needs, project, only } = *request;
+    let host = host::gather(env).await;
     let search = resolve::Search { env, dirs, tools };
     let resolve = async |id: ToolId| {
         let prefix = format!("{}.", id.as_str());
@@ -113,19 +120,19 @@ pub async fn check_up(request: &Request<'_>) -> Report {
             None
         }
     };
-    let (host, tmux, ttyd, git, claude, others, agent) = tokio::join!(
-        host::gather(env),
+    let (tmux, ttyd, git, claude, others, agent) = tokio::join!(
         resolve(ToolId::Tmux),
         resolve(ToolId::Ttyd),
         resolve(ToolId::Git),
         resolve(ToolId::Claude),
-        checks::run(env, dirs, needs, project, only),
-        agents::findings(env, tools, needs, only),
+        checks::run(request, &host),
+        Box::pin(agents::findings(env, tools, needs, only)),
     );
     let resolutions: Vec<_> = [tmux, ttyd, git, claude].into_iter().flatten().collect();
+    let can_keep = Store::new(dirs).can_run();
     let mut findings: Vec<_> = resolutions
         .iter()
-        .flat_map(|resolution| check::findings(resolution, &host, needs))
+        .flat_map(|resolution| check::findings(resolution, &host, needs, can_keep))
         .collect();
     let tmux = resolutions.iter().find(|found| found.id == ToolId::Tmux);
     findings.extend(checks::skew(env, project, tmux.and_then(|tmux| tmux.chosen.as_ref())).await);
@@ -138,6 +145,17 @@ pub async fn check_up(request: &Request<'_>) -> Report {
 /// tells a version which is new enough. Whoever starts something examines.
 pub async fn find(id: ToolId, env: &Env, dirs: &Dirs, tools: &Tools) -> Option<Tool> {
     resolve::Search { env, dirs, tools }.find(id).await
+}
+
+/// The GitHub CLI, when it is on the part of `PATH` that is looked into. Nothing
+/// depends on it: it is only asked who somebody is, and is found out to work by
+/// its answer.
+pub fn github_cli(env: &Env) -> Option<Tool> {
+    let is_program = |path: &PathBuf| {
+        fs_err::metadata(path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
+    };
+    let path = path::usable(env).into_iter().map(|dir| dir.join("gh")).find(is_program)?;
+    Some(Tool::candidate("gh", &path, Origin::System, env))
 }
 
 /// Like [`examine`], on a machine that is given: its guidance is that machine's.
@@ -154,10 +172,13 @@ pub async fn examine_on(
         search.resolve(ToolId::Ttyd),
         search.resolve(ToolId::Git),
         search.resolve(ToolId::Claude),
-        agents::findings(env, tools, needs, &[]),
+        Box::pin(agents::findings(env, tools, needs, &[])),
     );
     let resolutions = vec![tmux, ttyd, git, claude];
-    let tools = resolutions.iter().flat_map(|resolution| check::findings(resolution, &host, needs));
+    let can_keep = Store::new(dirs).can_run();
+    let tools = resolutions
+        .iter()
+        .flat_map(|resolution| check::findings(resolution, &host, needs, can_keep));
     let findings = tools.chain(agent).collect();
     Report::new(host, resolutions, findings)
 }

@@ -9,3 +9,4 @@ mod rebuild;
 pub mod receiver;
 pub mod reload;
 pub mod sight;
+pub mod templates;

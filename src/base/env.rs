@@ -52,11 +52,11 @@ impl Env {
     /// Reads the surroundings of this process.
     #[expect(clippy::disallowed_methods, reason = "this is the one reader")]
     pub fn from_os() -> Self {
-        Self {
-            vars: std::env::vars_os().collect(),
-            cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-            program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("the-loop")),
-        }
+        Self::fixed(
+            std::env::vars_os(),
+            std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            std::env::current_exe().unwrap_or_else(|_| PathBuf::from("the-loop")),
+        )
     }
 
     /// Surroundings made by hand, for tests.

@@ -135,6 +135,11 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     causes(Some(error)).collect::<Vec<_>>().join(": ")
 }
 
+/// The text of an error without the number that the system has for it.
+pub fn plain(text: &str) -> &str {
+    text.split(" (os error").next().unwrap_or_default()
+}
+
 fn causes(first: Option<&(dyn Error + 'static)>) -> std::vec::IntoIter<String> {
     let mut texts = Vec::new();
     let mut next = first;

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+mod household;
 mod run;
 
+pub use household::Household;
 pub(crate) use run::ending;
 pub use run::{ExecError, Output};
 

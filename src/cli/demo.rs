@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::base::failure::Failure;
+use crate::base::process::Household;
 use crate::base::terminal::fit;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::doctor::{self, Needs};
@@ -90,7 +91,9 @@ async fn play(
         harness: Some(HarnessName::Demo),
         ..Needs::default()
     };
+    let household = Household::enter();
     let report = doctor::examine(&context.env, &context.dirs()?, &Tools::default(), &needs).await;
+    drop(household);
     if let Some(text) = report.errors_text() {
         return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
             .hint("`the-loop doctor` shows every check"));

@@ -2,6 +2,7 @@
 
 mod bundle;
 pub(crate) mod managed;
+pub(crate) mod notes;
 
 use std::error::Error as _;
 use std::io::Write as _;
@@ -16,6 +17,7 @@ use super::json::render;
 use super::setup::Loaded;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
+use crate::base::process::Household;
 use crate::base::terminal::table;
 use crate::base::text::{visible, visible_lines};
 use crate::core::config::{Config, RunnerKind, Tools};
@@ -27,6 +29,7 @@ use crate::doctor::repair::Workshop;
 use crate::doctor::{self, Finding, Needs, Project, Report, Request, Severity};
 
 use managed::Wanted;
+use notes::Notes;
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -109,11 +112,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     if args.list_checks {
         return list_checks(context, args.json);
     }
-    let dirs = Dirs::new(&context.env).ok_or_else(|| {
-        Failure::new(Kind::CouldNotCheck, "no home directory is known")
-            .hint("set HOME, or THE_LOOP_HOME to a directory for everything that is the-loop's")
-    })?;
-    context.block_on(async {
+    let dirs = Dirs::new(&context.env)
+        .map_err(|error| Failure::new(Kind::CouldNotCheck, error.to_string()).hint(error.hint()))?;
+    let household = Household::enter();
+    let result = context.block_on(async {
         tokio::select! {
             // First, so that the signals are caught before anything is started.
             biased;
@@ -121,7 +123,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             code = interrupted() => Ok(ExitCode::from(code)),
             result = work(context, &dirs, args) => result,
         }
-    })
+    });
+    drop(household);
+    result
 }
 
 fn check_usage(args: &Args) -> Result<(), Failure> {
@@ -181,7 +185,10 @@ async fn work(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode, F
 }
 
 async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode, Failure> {
-    let asked = Asked::new(context, &args.modes);
+    let mut asked = Asked::new(context, &args.modes);
+    if args.report && asked.about_config.severity == Severity::Error {
+        asked.about_config = bundle::masked(asked.about_config);
+    }
     let mut report = asked.check_up(context, dirs, &args.only).await;
     let mut failed = false;
     if args.fix {
@@ -215,7 +222,7 @@ async fn fix(
         return Ok(false);
     }
     let source = managed::source(context, args.offline.as_deref())?;
-    let progress = managed::Notes::new(context.printer);
+    let progress = Notes::new(context);
     let workshop = Workshop {
         env: &context.env,
         dirs,
@@ -270,7 +277,10 @@ impl Asked {
             needs,
             tools: loaded.as_ref().map(|loaded| loaded.config.tools.clone()).unwrap_or_default(),
             project: loaded.as_ref().map(project_of).unwrap_or_default(),
-            place: loaded.as_ref().map(|loaded| loaded.project.clone()),
+            place: match &loaded {
+                Some(loaded) => Some(loaded.project.clone()),
+                None => context.project(),
+            },
             config: loaded.map(|loaded| loaded.config),
             about_config,
         }

@@ -259,7 +259,7 @@ fn in_full(out: &mut String, history: &DeliveryHistory) {
             push_line(out, &format!("  {line}"));
         }
     }
-    if let Some(advice) = delivery.reason.advice() {
+    if let Some(advice) = delivery.reason.advice(&delivery.id, delivery.item.as_ref()) {
         for line in wrapped(&format!("To change it: {advice}")) {
             push_line(out, &format!("  {line}"));
         }
@@ -326,7 +326,7 @@ struct DeliveryJson {
     reason: Reason,
     explanation: &'static str,
     /// What would change it.
-    advice: Option<&'static str>,
+    advice: Option<String>,
     changed_at: Timestamp,
     attempts: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -352,6 +352,7 @@ fn into_json(history: DeliveryHistory) -> DeliveryJson {
         explanation: reason.explain(),
         detail,
     };
+    let advice = delivery.reason.advice(&delivery.id, delivery.item.as_ref());
     DeliveryJson {
         id: delivery.id,
         kind: delivery.kind.as_str(),
@@ -363,7 +364,7 @@ fn into_json(history: DeliveryHistory) -> DeliveryJson {
         state: delivery.state,
         reason: delivery.reason,
         explanation: delivery.reason.explain(),
-        advice: delivery.reason.advice(),
+        advice,
         changed_at: delivery.changed_at,
         attempts: delivery.attempts,
         steps: steps.into_iter().map(step).collect(),

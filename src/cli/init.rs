@@ -3,6 +3,7 @@
 
 mod ask;
 mod found;
+mod gh;
 mod github;
 mod remotes;
 
@@ -18,13 +19,13 @@ use fs_err::os::unix::fs::OpenOptionsExt as _;
 use self::ask::{ask, words};
 use self::found::Found;
 use super::Context;
-use super::doctor::managed::Notes;
 use super::doctor::needs_of;
+use super::doctor::notes::Notes;
 use super::setup::failure;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind};
 use crate::base::ids::Repo;
-use crate::base::process::shell_word;
+use crate::base::process::{Household, shell_word};
 use crate::base::text::visible;
 use crate::core::config::{HarnessName, RunnerKind, SpawnPolicy, Starter};
 use crate::core::harness::Harnesses;
@@ -240,8 +241,11 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let asks = !args.yes && printer.can_ask();
     let mut agree =
         |question: &str| asks && ask(printer, question, "yes", read_yes).unwrap_or_default();
-    let notes = Notes::new(printer);
-    if !Box::pin(doctor::offer_installs(&request, &source, &notes, &mut agree)).await {
+    let notes = Notes::new(context);
+    let household = Household::enter();
+    let is_ready = Box::pin(doctor::offer_installs(&request, &source, &notes, &mut agree)).await;
+    drop(household);
+    if !is_ready {
         printer.note("\nThis host is not ready yet; `the-loop doctor` looks again.");
     }
     printer.note("\nNext:");
@@ -268,6 +272,12 @@ fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<
     }
     if let Some((login, who)) = &found.login {
         printer.note(&format!("found    you are {login} ({who})"));
+    }
+    if let Some(host) = &found.refused_at {
+        printer.note(&format!(
+            "warning: {host} does not take the GitHub CLI's log-in any more:\n  \
+             `gh auth login --hostname {host}` renews it"
+        ));
     }
     if let Some(claude) = &found.claude {
         let path = visible(&claude.path().display().to_string());

@@ -27,7 +27,7 @@ use crate::base::text::visible;
 use crate::core::harness::Harnesses;
 use crate::core::inject::screen::{Activity, InputBox, Reading, Screen};
 use crate::core::session::{SessionRecord, SessionStatus, find_item};
-use crate::host::tmux::{Pane, PaneState, Tmux};
+use crate::host::tmux::{Pane, PaneState, Tmux, pane_of};
 use crate::state::drive::Drive;
 use crate::state::registry::{self, Broken, Registry, RegistryError};
 use crate::state::turns::Turns;
@@ -124,7 +124,7 @@ impl Live {
             let mut states = BTreeMap::new();
             let harnesses = Harnesses::new(&loaded.config.harnesses, context.env.home());
             for (slug, record) in hosted {
-                let pane = panes.iter().find(|pane| pane.name == slug.tmux_name());
+                let pane = pane_of(&panes, slug);
                 if let Some(state) = state_of(&tmux, &harnesses, pane, record).await {
                     states.insert(slug.clone(), state);
                 }

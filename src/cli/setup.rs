@@ -75,10 +75,7 @@ impl Loaded {
 impl Context {
     /// The user's directories for this program.
     pub(crate) fn dirs(&self) -> Result<Dirs, Failure> {
-        Dirs::new(&self.env).ok_or_else(|| {
-            Failure::failed("there is no home directory to keep state in")
-                .hint("set HOME, or THE_LOOP_HOME to a directory for this program")
-        })
+        Dirs::new(&self.env).map_err(|error| Failure::failed(error.to_string()).hint(error.hint()))
     }
 
     /// Finds and reads the configuration: `--config`, else `THE_LOOP_CONFIG`,
@@ -90,6 +87,14 @@ impl Context {
             config_file::read(&path, &self.env).map_err(|error| failure(error, origin.why()))?;
         let paths = StatePaths::new(&file, &config, &dirs);
         Ok(Loaded { config, file, project, text, origin, paths })
+    }
+
+    /// The directory of the project whose configuration may be a broken one.
+    pub(crate) fn project(&self) -> Option<PathBuf> {
+        let (file, _) = self.find(&self.dirs().ok()?).ok()?;
+        let dir = file.parent()?;
+        let is_ours = dir.file_name().is_some_and(|name| name == ".the-loop");
+        if is_ours { dir.parent() } else { Some(dir) }.map(Path::to_path_buf)
     }
 
     /// Whether there is a configuration, be it a broken one.

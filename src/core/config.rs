@@ -7,6 +7,7 @@
 //! then is the spot in the text looked for (`locate`).
 
 mod amounts;
+mod clash;
 mod declared;
 mod error;
 mod keys;

@@ -274,11 +274,9 @@ mod tests {
     }
 
     fn origin(refs: &[(&str, char)]) -> Origin {
-        let mut said = "ref: refs/heads/main\tHEAD\n".to_owned();
-        for (name, digit) in refs {
-            said.push_str(&format!("{}\t{name}\n", commit(*digit)));
-        }
-        Origin::parse(&said, 7)
+        let lines = refs.iter().map(|(name, digit)| format!("{}\t{name}\n", commit(*digit)));
+        let head = "ref: refs/heads/main\tHEAD\n".to_owned();
+        Origin::parse(&std::iter::once(head).chain(lines).collect::<String>(), 7)
     }
 
     #[test]

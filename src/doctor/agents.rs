@@ -12,9 +12,10 @@ use super::Needs;
 use super::catalogue::is_asked;
 use super::finding::{Finding, Severity};
 use super::repair::Repair;
+use super::resolve::{Candidate, on_path};
 use super::tool::{Origin, Tool};
 use super::trouble::Trouble;
-use super::{path, probe, program};
+use super::{probe, program};
 use crate::base::env::Env;
 use crate::base::files::{self, atomic};
 use crate::base::process::shell_word;
@@ -23,8 +24,6 @@ use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::harness::{Harness, Probe, Program, Seed};
 use crate::core::platform::Remedy;
 
-/// How many programs of one name on `PATH` are looked at.
-const LIMIT: usize = 4;
 /// How long one may take to tell its version: a large script starts slowly.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The largest file of an agent that is read.
@@ -73,7 +72,11 @@ pub async fn find_agent(env: &Env, tools: &Tools, agent: &Harness) -> Result<Too
     let configured = (agent.name() == HarnessName::Cursor).then_some(&tools.cursor.path);
     let configured = configured.and_then(Option::as_deref);
     let mut lost = Vec::new();
-    for (path, origin) in candidates(env, &wanted.program, configured) {
+    for Candidate { path, origin, ignored } in candidates(env, &wanted.program, configured) {
+        if let Some(why) = ignored {
+            lost.push((path, Trouble::Untrusted { why: why.to_string() }));
+            continue;
+        }
         let candidate = Tool::candidate(wanted.program.clone(), &path, origin, env);
         match version(&wanted, &candidate).await {
             Ok(version) => return Ok(candidate.with_version(version)),
@@ -83,19 +86,19 @@ pub async fn find_agent(env: &Env, tools: &Tools, agent: &Harness) -> Result<Too
     Err(Missing { program: wanted.program, lost, install: wanted.install })
 }
 
-fn candidates(env: &Env, name: &str, configured: Option<&Path>) -> Vec<(PathBuf, Origin)> {
-    if let Some(path) = configured {
-        return vec![(path.to_path_buf(), Origin::Configured)];
+fn candidates(env: &Env, name: &str, configured: Option<&Path>) -> Vec<Candidate> {
+    let below_home = |below: &str| env.home().map(|home| home.join(below));
+    let named = match (configured, name.strip_prefix("~/")) {
+        (Some(path), _) => Some(path.to_path_buf()),
+        (None, Some(below)) => below_home(below),
+        (None, None) => name.starts_with('/').then(|| PathBuf::from(name)),
+    };
+    match named {
+        Some(path) => vec![Candidate { path, origin: Origin::Configured, ignored: None }],
+        // Another relative path would be taken out of the work tree.
+        None if name.contains('/') => Vec::new(),
+        None => on_path(env, name),
     }
-    if name.starts_with('/') {
-        return vec![(PathBuf::from(name), Origin::Configured)];
-    }
-    if let Some(below) = name.strip_prefix("~/") {
-        let path = env.home().map(|home| (home.join(below), Origin::Configured));
-        return path.into_iter().collect();
-    }
-    let found = path::usable(env).into_iter().map(|dir| dir.join(name));
-    found.filter(|path| path.is_file()).take(LIMIT).map(|path| (path, Origin::System)).collect()
 }
 
 async fn version(wanted: &Probe, tool: &Tool) -> Result<crate::core::platform::Version, Trouble> {
@@ -217,7 +220,7 @@ pub fn seed_own(env: &Env, agent: &Harness, must: bool) -> Result<(), String> {
             ));
         }
         let text = serde_json::to_vec_pretty(&seed.content).map_err(|error| error.to_string())?;
-        let made = file.parent().map_or(Ok(()), |dir| fs::create_dir_all(dir));
+        let made = file.parent().map_or(Ok(()), fs::create_dir_all);
         made.and_then(|()| atomic::write(&file, &text))
             .map_err(|error| format!("could not write `{}`: {error}", file.display()))?;
         tracing::info!(file = %file.display(), "wrote a file that the agent needs");

@@ -25,7 +25,7 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("claude.version", "it tells its version"),
     ("claude.onboarding", "its first-run questions are answered"),
     ("claude.trust", "it trusts the directory that sessions start in"),
-    ("agent.found", "the agent of `routing.defaultHarness` is there and answers"),
+    ("agent.found", "the agent, where it is none of these, is there and answers"),
     ("agent.runner", "it can be hosted as `routing.runner` says"),
     ("agent.files", "the files that it needs hold what it needs"),
     ("path.entries", "nobody else can put a program into PATH"),

@@ -1,8 +1,14 @@
 //! What a resolution means for a person: findings with evidence and a remedy for
 //! this platform.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use fs_err as fs;
+
 use super::Needs;
 use super::finding::{Finding, Severity};
+use super::probe::QUARANTINE;
 use super::repair::Repair;
 use super::resolve::{Lost, Resolution};
 use super::tool::{Origin, Tool, ToolId};
@@ -11,11 +17,42 @@ use crate::base::process::shell_word;
 use crate::base::text::visible;
 use crate::core::platform::{Host, Remedy, remedy_for};
 
+/// How this program's own advice on installs begins.
+const INSTALL: &str = "the-loop doctor --install ";
+
 /// The findings about one tool.
-pub(super) fn findings(resolution: &Resolution, host: &Host, needs: &Needs) -> Vec<Finding> {
-    match &resolution.chosen {
+///
+/// `can_keep` says whether a program that this one installs could be run.
+pub(super) fn findings(
+    resolution: &Resolution,
+    host: &Host,
+    needs: &Needs,
+    can_keep: bool,
+) -> Vec<Finding> {
+    let mut findings = match &resolution.chosen {
         Some(tool) => about_chosen(resolution, tool, host, needs),
         None => vec![about_none(resolution, host, needs)],
+    };
+    if !can_keep {
+        findings.iter_mut().for_each(offer_no_install);
+    }
+    findings
+}
+
+/// Takes the advice away that would not help: what the-loop installs is on a
+/// file system from which nothing can be run.
+fn offer_no_install(finding: &mut Finding) {
+    let Some(remedy) = &mut finding.remedy else { return };
+    let before = remedy.commands.len();
+    remedy.commands.retain(|command| !command.starts_with(INSTALL));
+    if remedy.commands.len() < before {
+        let note = "where the-loop would install it nothing can be run (noexec): set THE_LOOP_HOME \
+                    to a directory from which programs can, then `the-loop doctor --install`";
+        remedy.note = Some(match remedy.note.take() {
+            Some(said) => format!("{said}; {note}"),
+            None => note.to_owned(),
+        });
+        finding.fix = None;
     }
 }
 
@@ -114,19 +151,36 @@ fn evidence(lost: &Lost) -> String {
     format!("{path} ({}) {}", lost.origin.as_str(), lost.why)
 }
 
+/// A command that only a file's owner, or root, can give.
+fn as_owner(host: &Host, command: &str, of: &Path) -> String {
+    let own = rustix::process::geteuid().as_raw();
+    match fs::metadata(of) {
+        Ok(meta) if meta.uid() != own => host.as_root(command),
+        _ => command.to_owned(),
+    }
+}
+
 fn remedy_for_trouble(id: ToolId, lost: &Lost, host: &Host) -> Remedy {
     let path = shell_word(&lost.path.to_string_lossy());
     let name = id.as_str();
     let configured = lost.origin == Origin::Configured;
     let mut remedy = match (&lost.why, lost.origin) {
         (Trouble::NotExecutable, Origin::Managed) => Remedy::default(),
-        (Trouble::NotExecutable, _) => Remedy::command(format!("chmod +x {path}")),
+        (Trouble::NotExecutable, _) => {
+            Remedy::command(as_owner(host, &format!("chmod +x {path}"), &lost.path))
+        }
+        (Trouble::Quarantined, _) => Remedy::command(format!("xattr -d {QUARANTINE} {path}")),
         _ if configured => Remedy::default(),
         _ => remedy_for(id.data(), host),
     };
     match (&lost.why, lost.origin) {
+        (Trouble::Quarantined, _) => {}
         (_, Origin::Managed) => {
-            remedy = Remedy::command(format!("the-loop doctor --install {name}"));
+            remedy = Remedy::command(format!("{INSTALL}{name}"));
+        }
+        (Trouble::Untrusted { .. }, _) => {
+            let what = "or have one in a directory of PATH that only you may write to".to_owned();
+            remedy.note = Some(remedy.note.map_or(what.clone(), |note| format!("{note}; {what}")));
         }
         (Trouble::TooOld { .. }, Origin::System) => {
             // The system's package may be just that old one: ours first.
@@ -145,8 +199,6 @@ fn remedy_for_trouble(id: ToolId, lost: &Lost, host: &Host) -> Remedy {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::base::env::Env;
     use crate::core::platform::Facts;
@@ -165,7 +217,7 @@ mod tests {
             unchecked: vec![Unchecked { check: "paste", why }],
         };
         let host = Host::from_facts(&Facts::default());
-        let findings = findings(&resolution, &host, &Needs::default());
+        let findings = findings(&resolution, &host, &Needs::default(), true);
         let report = Report::new(host, vec![resolution], findings);
         assert_eq!((report.exit_code(), report.errors_text()), (3, None));
         let text = report.render(false);
@@ -185,6 +237,8 @@ mod tests {
         assert_eq!(again.commands, ["the-loop doctor --install tmux"]);
         let chmod = remedy(Trouble::NotExecutable, Origin::System);
         assert_eq!(chmod.commands, ["chmod +x '/a b/tmux'"]);
+        let held = remedy(Trouble::Quarantined, Origin::Managed);
+        assert_eq!(held.commands, ["xattr -d com.apple.quarantine '/a b/tmux'"]);
         let configured = remedy(Trouble::Missing, Origin::Configured);
         assert!(configured.note.unwrap().contains("tools.tmux.path"));
     }

@@ -2,6 +2,7 @@
 //! service, what is left of processes that died. Each group runs beside the
 //! others and has a deadline, for a file system can hang.
 
+mod disk;
 mod harness;
 mod host;
 mod server;
@@ -15,9 +16,10 @@ use std::time::Duration;
 use super::catalogue::is_asked;
 use super::finding::Finding;
 use super::tool::Tool;
-use super::{Needs, Severity};
+use super::{Needs, Request, Severity};
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
+use crate::core::platform::Host;
 
 pub use server::client_for;
 pub use state::secret_command;
@@ -53,6 +55,7 @@ struct Scene {
     dirs: Dirs,
     needs: Needs,
     project: Project,
+    host: Host,
 }
 
 type Group = fn(&Scene) -> Vec<Finding>;
@@ -62,7 +65,7 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["path.entries"], host::path),
     (&["locale.utf8", "terminal.term", "terminal.descriptions"], host::terminal),
     (&["limits.descriptors"], host::limits),
-    (&["disk.space"], host::disk),
+    (&["disk.space"], disk::disk),
     (&["tmux.socketDir"], server::socket_dir),
     (&["service.linger", "service.killMode"], service::unit),
     (&["secret.there"], state::secret),
@@ -73,18 +76,14 @@ const GROUPS: &[(&[&str], Group)] = &[
 ];
 
 /// Makes every check that was asked for, all at the same time.
-pub(super) async fn run(
-    env: &Env,
-    dirs: &Dirs,
-    needs: &Needs,
-    project: &Project,
-    only: &[String],
-) -> Vec<Finding> {
+pub(super) async fn run(request: &Request<'_>, host: &Host) -> Vec<Finding> {
+    let Request { env, dirs, needs, project, only, .. } = *request;
     let scene = Scene {
         env: env.clone(),
         dirs: dirs.clone(),
         needs: needs.clone(),
         project: project.clone(),
+        host: host.clone(),
     };
     let mut running = Vec::new();
     for (ids, group) in GROUPS {

@@ -26,6 +26,7 @@ use super::probe;
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
 use crate::base::env::Env;
+use crate::base::failure::plain;
 use crate::base::files::lock::LockError;
 use crate::core::platform::{Pin, Version};
 
@@ -65,7 +66,10 @@ pub enum InstallError {
         name: String,
     },
     /// What was fetched is not what is pinned.
-    #[error("`{from}` is not the pinned file: its SHA-256 is {found}, and {expected} is pinned")]
+    #[error(
+        "`{from}` is not the pinned file{}: its SHA-256 is {found}, and {expected} is pinned",
+        if *is_web_page { ", but a web page" } else { "" }
+    )]
     WrongDigest {
         /// The path or URL.
         from: String,
@@ -73,6 +77,8 @@ pub enum InstallError {
         found: String,
         /// The digest of what should have come.
         expected: String,
+        /// Whether it looks like what a browser shows.
+        is_web_page: bool,
     },
     /// What was fetched is larger than it can be.
     #[error("`{from}` is larger than {limit} bytes")]
@@ -91,13 +97,29 @@ pub enum InstallError {
     /// The value of `THE_LOOP_MIRROR` is no URL.
     #[error("THE_LOOP_MIRROR is not a URL of a mirror (https://… or file:///…)")]
     BadMirror,
+    /// The value of `THE_LOOP_DOWNLOAD_TIMEOUT` is no time.
+    #[error("THE_LOOP_DOWNLOAD_TIMEOUT is `{value}`, and not a number of seconds from 1 to 3600")]
+    BadTimeout {
+        /// The value.
+        value: String,
+    },
     /// The download failed.
-    #[error("could not download `{url}`")]
+    #[error("could not download `{url}`: {why}")]
     Download {
         /// The URL.
         url: String,
         /// Why.
-        source: reqwest::Error,
+        why: String,
+    },
+    /// The server cannot show that it is the one that was meant.
+    #[error("could not download `{url}`: the certificate of {host} is not trusted: {why}")]
+    Certificate {
+        /// The URL.
+        url: String,
+        /// Whose certificate it is.
+        host: String,
+        /// Why.
+        why: String,
     },
     /// The server gave a little at each try, and never all.
     #[error("`{url}` was cut off too often")]
@@ -116,7 +138,7 @@ pub enum InstallError {
         holder: String,
     },
     /// There is no such managed version.
-    #[error("{tool} {version} is not installed by the-loop")]
+    #[error("{} is not installed by the-loop", format!("{tool} {version}").trim_end())]
     NotInstalled {
         /// The tool.
         tool: &'static str,
@@ -124,7 +146,7 @@ pub enum InstallError {
         version: String,
     },
     /// The server answered with something else than the file.
-    #[error("`{url}` was answered with status {status}")]
+    #[error("`{url}` was answered with status {}", download::status(*status))]
     Status {
         /// The URL.
         url: String,
@@ -152,12 +174,12 @@ pub enum InstallError {
         why: Box<Trouble>,
     },
     /// A file could not be read or written.
-    #[error("could not use `{}`", path.display())]
+    #[error("{}", of_file(path, cause))]
     File {
         /// The path.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The lock of the tool's folder could not be taken.
     #[error("could not lock the folder of {tool}")]
@@ -215,6 +237,7 @@ pub async fn install(
     let was_cut = matches!(
         result,
         Err(InstallError::Download { .. }
+            | InstallError::Certificate { .. }
             | InstallError::Status { .. }
             | InstallError::TooManyTries { .. })
     );
@@ -281,7 +304,13 @@ impl Fetched {
             return Ok(Verified { file: self.file, from: self.from, is_bare });
         }
         let expected = pin.sha256.clone();
-        Err(InstallError::WrongDigest { from: self.from, found: self.sha256, expected })
+        let is_web_page = fetch::is_web_page(&self.file);
+        Err(InstallError::WrongDigest {
+            from: self.from,
+            found: self.sha256,
+            expected,
+            is_web_page,
+        })
     }
 }
 
@@ -296,7 +325,12 @@ impl Verified {
         if let Some(expected) = job.pin.binary_sha256.as_ref().filter(|e| **e != binary_sha256) {
             let from = format!("the program in {}", self.from);
             let expected = expected.clone();
-            return Err(InstallError::WrongDigest { from, found: binary_sha256, expected });
+            return Err(InstallError::WrongDigest {
+                from,
+                found: binary_sha256,
+                expected,
+                is_web_page: false,
+            });
         }
         Ok(Unpacked { from: self.from, binary_sha256 })
     }
@@ -338,7 +372,14 @@ impl Probed {
 /// Wraps the error of a file operation.
 fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> InstallError {
     let path = path.into();
-    move |source| InstallError::File { path, source }
+    move |cause| InstallError::File { path, cause }
+}
+
+/// Most causes name the path themselves.
+fn of_file(path: &Path, cause: &io::Error) -> String {
+    let (path, cause) = (path.display().to_string(), cause.to_string());
+    let plain = plain(&cause);
+    if cause.contains(&path) { plain.to_owned() } else { format!("`{path}`: {plain}") }
 }
 
 /// The digest of a file, at most `limit` bytes long.
@@ -365,7 +406,8 @@ pub fn take_out(
     match found {
         None => Err(InstallError::TooLarge { from, limit: SIZE_LIMIT }),
         Some(found) if found != sha256 => {
-            Err(InstallError::WrongDigest { from, found, expected: sha256.to_owned() })
+            let (expected, is_web_page) = (sha256.to_owned(), fetch::is_web_page(archive));
+            Err(InstallError::WrongDigest { from, found, expected, is_web_page })
         }
         Some(_) => unpack::one_member(archive, member, target, &from),
     }

@@ -1,19 +1,26 @@
-//! Which entries of `PATH` are looked into. An entry that is relative, that
-//! somebody else can put a program into, or that lies in the work tree in which
-//! agents write, is ignored; the report says so.
+//! Which entries of `PATH` are looked into, and which programs in them are run.
+//! What is relative, what somebody else can put a program into or replace, or
+//! what lies in the work tree in which agents write, is ignored; the report says
+//! so. Directories above, and links on the way, count as much as the place itself.
 
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use fs_err as fs;
 
 use crate::base::env::Env;
+use crate::base::text::visible;
 
 /// Users and groups below this number are the system's own.
 const FIRST_PERSON: u32 = if cfg!(target_os = "macos") { 500 } else { 1000 };
+/// How many links are followed, as on Linux.
+const LINKS: usize = 40;
 
-/// Why an entry is ignored.
+/// Why an entry, or a program, is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ignored {
     /// It depends on where the program is started.
@@ -24,6 +31,18 @@ pub(super) enum Ignored {
     InWorkTree(PathBuf),
 }
 
+impl std::fmt::Display for Ignored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Relative => f.write_str("it is relative"),
+            Self::Writable(who) => f.write_str(who),
+            Self::InWorkTree(root) => {
+                write!(f, "it is in the work tree {}", visible(&root.to_string_lossy()))
+            }
+        }
+    }
+}
+
 /// The entries that are looked into, in order.
 pub(super) fn usable(env: &Env) -> Vec<PathBuf> {
     judged(env).into_iter().filter(|(_, why)| why.is_none()).map(|(dir, _)| dir).collect()
@@ -31,43 +50,136 @@ pub(super) fn usable(env: &Env) -> Vec<PathBuf> {
 
 /// Every entry, with the reason when it is ignored.
 pub(super) fn judged(env: &Env) -> Vec<(PathBuf, Option<Ignored>)> {
-    let tree = work_tree(env);
+    let judge = Judge::new(env);
     let entries = env.var_os("PATH").map(std::env::split_paths).into_iter().flatten();
     entries
         .map(|dir| {
-            let why = judge(&dir, tree.as_deref());
+            let why = judge.judge(&dir);
             (dir, why)
         })
         .collect()
 }
 
-fn judge(dir: &Path, tree: Option<&Path>) -> Option<Ignored> {
-    if !dir.is_absolute() {
-        return Some(Ignored::Relative);
-    }
-    // What is not there has no program in it.
-    let real = fs::canonicalize(dir).ok()?;
-    if let Some(tree) = tree.filter(|tree| real.starts_with(tree)) {
-        return Some(Ignored::InWorkTree(tree.to_path_buf()));
-    }
-    let meta = fs::metadata(&real).ok()?;
-    others_may_write(&meta).map(Ignored::Writable)
+/// Says whom a path depends on.
+#[derive(Debug)]
+pub(super) struct Judge {
+    tree: Option<PathBuf>,
+    /// Who stands for everybody that this system has no number for.
+    nobody: Option<u32>,
 }
 
-/// Who but this user and the system may write to what has this metadata.
-fn others_may_write(meta: &std::fs::Metadata) -> Option<String> {
-    let own = rustix::process::geteuid().as_raw();
-    let is_foreign = |id: u32, own: u32| id != own && id >= FIRST_PERSON;
-    let (user, group) = (meta.uid(), meta.gid());
-    if meta.mode() & 0o002 != 0 {
-        Some("everybody may write to it".to_owned())
-    } else if is_foreign(user, own) {
-        Some(format!("it belongs to the user {user}"))
-    } else if meta.mode() & 0o020 != 0 && is_foreign(group, rustix::process::getegid().as_raw()) {
-        Some(format!("the group {group} may write to it"))
-    } else {
-        None
+impl Judge {
+    /// For what is started from here.
+    pub(super) fn new(env: &Env) -> Self {
+        Self { tree: work_tree(env), nobody: nobody() }
     }
+
+    /// Why neither this directory nor this program is used. What is not there
+    /// harms nobody.
+    pub(super) fn judge(&self, path: &Path) -> Option<Ignored> {
+        if !path.is_absolute() {
+            return Some(Ignored::Relative);
+        }
+        let mut way = way(path).ok()?;
+        let (real, meta) = way.pop()?;
+        if let Some(tree) = &self.tree
+            && (real.starts_with(tree) || way.iter().any(|(step, _)| step.starts_with(tree)))
+        {
+            return Some(Ignored::InWorkTree(tree.clone()));
+        }
+        if let Some(who) = self.others_may_write(&meta) {
+            return Some(Ignored::Writable(format!("{who} it")));
+        }
+        way.iter().find_map(|(step, meta)| {
+            // In a directory with this bit, only its owner replaces what is there.
+            let is_kept = meta.is_symlink() || meta.mode() & 0o1000 != 0;
+            let who = if is_kept { self.foreign_owner(meta) } else { self.others_may_write(meta) };
+            let step = visible(&step.to_string_lossy());
+            Some(Ignored::Writable(format!("{} {step}, on the way to it", who?)))
+        })
+    }
+
+    /// Who but this user and the system may write to what has this metadata.
+    fn others_may_write(&self, meta: &Metadata) -> Option<String> {
+        let (mode, group) = (meta.mode(), meta.gid());
+        let own = rustix::process::getegid().as_raw();
+        if mode & 0o002 != 0 {
+            Some("everybody may write to".to_owned())
+        } else if let Some(owner) = self.foreign_owner(meta) {
+            Some(owner)
+        } else if mode & 0o020 != 0 && self.is_foreign(group, own) {
+            Some(format!("the group {group} may write to"))
+        } else {
+            None
+        }
+    }
+
+    fn foreign_owner(&self, meta: &Metadata) -> Option<String> {
+        let own = rustix::process::geteuid().as_raw();
+        self.is_foreign(meta.uid(), own).then(|| format!("the user {} owns", meta.uid()))
+    }
+
+    fn is_foreign(&self, id: u32, own: u32) -> bool {
+        id != own && id >= FIRST_PERSON && Some(id) != self.nobody
+    }
+}
+
+/// Who owns what belongs to nobody in a user namespace that knows only some
+/// users: there the files of the system itself look like that.
+fn nobody() -> Option<u32> {
+    let map = fs::read_to_string("/proc/self/uid_map").ok()?;
+    if map.split_whitespace().eq(["0", "0", "4294967295"]) {
+        return None;
+    }
+    fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()
+}
+
+/// Every directory and every link that a path leads through, and where it ends.
+fn way(path: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {
+    let mut todo: VecDeque<OsString> = components(path);
+    let mut at = PathBuf::from("/");
+    let mut passed = vec![(at.clone(), fs::symlink_metadata(&at)?)];
+    let mut links = 0;
+    while let Some(name) = todo.pop_front() {
+        if name == ".." {
+            at.pop();
+            passed.push((at.clone(), fs::symlink_metadata(&at)?));
+            continue;
+        }
+        let next = at.join(name);
+        let meta = fs::symlink_metadata(&next)?;
+        if meta.is_symlink() {
+            links += 1;
+            if links > LINKS {
+                return Err(io::Error::other("too many links"));
+            }
+            let target = fs::read_link(&next)?;
+            for name in components(&target).into_iter().rev() {
+                todo.push_front(name);
+            }
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+        } else {
+            at.clone_from(&next);
+        }
+        passed.push((next, meta));
+    }
+    // A link that ends in a `.` or in the root: what it leads to is the end.
+    if passed.last().is_some_and(|(_, meta)| meta.is_symlink()) {
+        passed.push((at.clone(), fs::symlink_metadata(&at)?));
+    }
+    Ok(passed)
+}
+
+fn components(path: &Path) -> VecDeque<OsString> {
+    path.components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some("..".into()),
+            _ => None,
+        })
+        .collect()
 }
 
 /// The root of the work tree in which the program stands. A home directory that
@@ -123,5 +235,52 @@ mod tests {
         let bin = home.join("bin");
         let vars = [("PATH", bin.clone().into_os_string()), ("HOME", home.clone().into())];
         assert_eq!(usable(&Env::fixed(vars, home, "/bin/the-loop")), [bin]);
+    }
+
+    #[test]
+    fn what_stands_above_and_on_the_way_counts_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let make = |name: &str, mode: u32| {
+            let path = root.join(name);
+            std::fs::DirBuilder::new().recursive(true).create(&path).unwrap();
+            fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            path
+        };
+        let link = |name: &str, target: &Path| {
+            std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+            root.join(name)
+        };
+        let program = |name: &str, mode: u32| {
+            fs::write(root.join(name), "").unwrap();
+            fs::set_permissions(root.join(name), PermissionsExt::from_mode(mode)).unwrap();
+            root.join(name)
+        };
+        let (safe, open) = (make("safe", 0o755), make("open", 0o777));
+        let sticky = make("sticky", 0o1777);
+        make("tree/.git", 0o755);
+        program("tree/tmux", 0o755);
+        let judge = Judge::new(&Env::fixed([("PATH", "")], root.join("tree"), "/bin/the-loop"));
+        let said = |path: &Path| judge.judge(path).map(|why| why.to_string());
+        let above = format!("everybody may write to {}, on the way to it", open.display());
+        let tree = format!("it is in the work tree {}", root.join("tree").display());
+        for (path, expected) in [
+            (make("open/bin", 0o755), Some(above.as_str())),
+            (make("sticky/bin", 0o755), None),
+            (link("safe/in-open", &open.join("bin")), Some(&above)),
+            (link("open/out", &safe), Some(&above)),
+            (link("safe/through", Path::new("../open/out")), Some(&above)),
+            (link("sticky/own", &safe), None),
+            (link("safe/tmux", &root.join("tree/tmux")), Some(&tree)),
+            (link("tree/out", &safe), Some(&tree)),
+            (program("safe/bad", 0o777), Some("everybody may write to it")),
+            (program("safe/good", 0o755), None),
+            (link("safe/gone", Path::new("/nowhere")), None),
+            (link("safe/round", &root.join("safe/round")), None),
+            (link("safe/up", Path::new("..")), None),
+            (sticky, Some("everybody may write to it")),
+        ] {
+            assert_eq!(said(&path).as_deref(), expected, "{}", path.display());
+        }
     }
 }

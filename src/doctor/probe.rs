@@ -6,6 +6,8 @@ mod tmux;
 mod ttyd;
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::time::Duration;
 
 use super::program;
@@ -23,6 +25,9 @@ const HARNESS_DEADLINE: Duration = Duration::from_secs(10);
 /// process that was forked at that moment.
 const BUSY_RETRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// How macOS ends a program that it does not let run, and how it marks one.
+const KILL: i32 = 9;
+pub(super) const QUARANTINE: &str = "com.apple.quarantine";
 
 /// A binary that passed.
 #[derive(Debug)]
@@ -93,7 +98,7 @@ pub(super) async fn told_version(
                 tries += 1;
                 tokio::time::sleep(BUSY_PAUSE).await;
             }
-            result => break result.map_err(trouble)?,
+            result => break result.map_err(|error| trouble(error, tool.path()))?,
         }
     };
     let said = output.stdout_text();
@@ -103,10 +108,11 @@ pub(super) async fn told_version(
 }
 
 /// What a failed run says about the binary.
-fn trouble(error: ExecError) -> Trouble {
+fn trouble(error: ExecError, program: &Path) -> Trouble {
     match error {
         ExecError::NotStarted { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied => Trouble::Denied,
+            io::ErrorKind::ExecutableFileBusy => Trouble::Busy,
             // Of a file that is there, this means what would load it.
             io::ErrorKind::NotFound => Trouble::LoaderMissing { loader: "its loader".into() },
             _ if source.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
@@ -118,11 +124,22 @@ fn trouble(error: ExecError) -> Trouble {
         ExecError::Failed { ref output, .. } if is_library_missing(output) => {
             Trouble::LibraryMissing { said: output.complaint() }
         }
+        ExecError::Failed { ref output, .. }
+            if output.status.signal() == Some(KILL) && is_quarantined(program) =>
+        {
+            Trouble::Quarantined
+        }
         ExecError::Failed { .. } => {
             Trouble::Failed { what: error.to_string().trim_end_matches([':', ' ']).to_owned() }
         }
         ExecError::Io { source, .. } => Trouble::Unreadable { source },
     }
+}
+
+/// Whether macOS marked it as something from elsewhere that nobody allowed yet.
+fn is_quarantined(program: &Path) -> bool {
+    let mut none: [u8; 0] = [];
+    rustix::fs::getxattr(program, QUARANTINE, &mut none[..]).is_ok()
 }
 
 fn is_library_missing(output: &Output) -> bool {

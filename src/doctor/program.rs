@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -17,11 +17,10 @@ const HEAD: u64 = 4096;
 pub(super) fn inspect(path: &Path) -> Result<(), Trouble> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Trouble::Missing),
-        Err(source) => return Err(Trouble::Unreadable { source }),
+        Err(error) => return Err(unreachable(path, error)),
     };
-    if !metadata.is_file() {
-        return Err(Trouble::NotAFile);
+    if let Some(kind) = kind(metadata.file_type()) {
+        return Err(Trouble::NotAFile { kind });
     }
     if metadata.permissions().mode() & 0o111 == 0 {
         return Err(Trouble::NotExecutable);
@@ -31,6 +30,30 @@ pub(super) fn inspect(path: &Path) -> Result<(), Trouble> {
         // A program may be executable and not readable: then running it must tell.
         Err(_) => Ok(()),
         Ok(_) => inspect_head(&head),
+    }
+}
+
+/// Why nothing can be said about what is there.
+fn unreachable(path: &Path, source: io::Error) -> Trouble {
+    // The error itself does not tell a loop in a form that can be compared.
+    if matches!(rustix::fs::stat(path), Err(rustix::io::Errno::LOOP)) {
+        return Trouble::LinkLoop;
+    }
+    match (source.kind(), fs::read_link(path)) {
+        (io::ErrorKind::NotFound, Ok(target)) => Trouble::Dangling { target },
+        (io::ErrorKind::NotFound, Err(_)) => Trouble::Missing,
+        _ => Trouble::Unreadable { source },
+    }
+}
+
+/// What it is, when it is no file.
+fn kind(of: std::fs::FileType) -> Option<&'static str> {
+    match () {
+        () if of.is_file() => None,
+        () if of.is_dir() => Some("a directory"),
+        () if of.is_fifo() => Some("a named pipe"),
+        () if of.is_socket() => Some("a socket"),
+        () => Some("a device"),
     }
 }
 

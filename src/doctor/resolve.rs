@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::install::store::Store;
-use super::path::usable;
+use super::path::{Ignored, Judge, judged};
 use super::probe::{self, Unchecked};
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
@@ -55,11 +55,13 @@ impl Search<'_> {
     pub(super) async fn resolve(&self, id: ToolId) -> Resolution {
         let mut resolution =
             Resolution { id, chosen: None, lost: Vec::new(), unchecked: Vec::new() };
-        for (path, origin) in self.candidates(id) {
-            let why = if resolution.chosen.is_some() {
-                Trouble::NotNeeded
-            } else if path.is_relative() {
-                Trouble::Relative
+        for candidate in self.candidates(id) {
+            // What is not needed is not read either.
+            let is_needed = resolution.chosen.is_none() || candidate.ignored.is_some();
+            let vetted = if is_needed { self.vet(id, &candidate) } else { Err(Trouble::NotNeeded) };
+            let Candidate { path, origin, .. } = candidate;
+            let why = if let Err(why) = vetted {
+                why
             } else {
                 let candidate = Tool::candidate(id.as_str(), &path, origin, self.env);
                 match probe::probe(id, candidate).await {
@@ -78,7 +80,11 @@ impl Search<'_> {
 
     /// The first candidate that is new enough, by its own word.
     pub(super) async fn find(&self, id: ToolId) -> Option<Tool> {
-        for (path, origin) in self.candidates(id) {
+        for candidate in self.candidates(id) {
+            if self.vet(id, &candidate).is_err() {
+                continue;
+            }
+            let Candidate { path, origin, .. } = candidate;
             let candidate = Tool::candidate(id.as_str(), &path, origin, self.env);
             if let Ok(tool) = probe::new_enough(id, candidate).await {
                 return Some(tool);
@@ -87,15 +93,31 @@ impl Search<'_> {
         None
     }
 
-    fn candidates(&self, id: ToolId) -> Vec<(PathBuf, Origin)> {
-        if let Some(path) = &id.config(self.tools).path {
-            return vec![(path.clone(), Origin::Configured)];
+    /// Whether a binary may be run at all.
+    fn vet(&self, id: ToolId, candidate: &Candidate) -> Result<(), Trouble> {
+        if let Some(why) = &candidate.ignored {
+            return Err(Trouble::Untrusted { why: why.to_string() });
         }
-        let system = on_path(self.env, id.as_str()).into_iter().map(|path| (path, Origin::System));
+        if candidate.path.is_relative() {
+            return Err(Trouble::Relative);
+        }
+        if candidate.origin == Origin::Managed {
+            let intact = Store::new(self.dirs).verify(id, &candidate.path);
+            return intact.map_err(|why| Trouble::Damaged { why });
+        }
+        Ok(())
+    }
+
+    fn candidates(&self, id: ToolId) -> Vec<Candidate> {
+        let known = |path, origin| Candidate { path, origin, ignored: None };
+        if let Some(path) = &id.config(self.tools).path {
+            return vec![known(path.clone(), Origin::Configured)];
+        }
+        let system = on_path(self.env, id.as_str()).into_iter();
         let managed = Store::new(self.dirs)
             .installed(id)
             .into_iter()
-            .map(|installed| (installed.path, Origin::Managed));
+            .map(|installed| known(installed.path, Origin::Managed));
         match self.tools.prefer {
             Prefer::System => system.chain(managed).collect(),
             Prefer::Managed => managed.chain(system).collect(),
@@ -103,15 +125,32 @@ impl Search<'_> {
     }
 }
 
-/// The files of that name in the usable directories of `PATH`, each once.
-fn on_path(env: &Env, name: &str) -> Vec<PathBuf> {
+/// A binary that may be the one.
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    pub(super) origin: Origin,
+    /// Why it is not even tried.
+    pub(super) ignored: Option<Ignored>,
+}
+
+/// What has that name in the directories of `PATH`, each once: also what is no
+/// program, and what is not to be run, so that it can be named.
+pub(super) fn on_path(env: &Env, name: &str) -> Vec<Candidate> {
+    let judge = Judge::new(env);
     let mut seen = BTreeSet::new();
-    usable(env)
-        .into_iter()
-        .map(|dir| dir.join(name))
-        .filter(|path| path.is_file() && seen.insert(real_path(path)))
-        .take(SYSTEM_LIMIT)
-        .collect()
+    let mut found = Vec::new();
+    let mut tried = 0;
+    for (dir, ignored) in judged(env) {
+        let path = dir.join(name);
+        let is_there = dir.is_absolute() && fs::symlink_metadata(&path).is_ok();
+        if !is_there || tried == SYSTEM_LIMIT || !seen.insert(real_path(&path)) {
+            continue;
+        }
+        let ignored = ignored.or_else(|| judge.judge(&path));
+        tried += usize::from(ignored.is_none());
+        found.push(Candidate { path, origin: Origin::System, ignored });
+    }
+    found
 }
 
 /// `/bin` may be `/usr/bin`; one program is looked at once.

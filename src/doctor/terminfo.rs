@@ -30,17 +30,28 @@ const SOURCE: &str = include_str!("../../platforms/terminfo.src");
 
 /// Where ours are, whether or not they were made.
 pub(super) fn own_dir(env: &Env) -> Option<PathBuf> {
-    Dirs::new(env).map(|dirs| dirs.data.join("terminfo"))
+    Dirs::new(env).ok().map(|dirs| dirs.data.join("terminfo"))
 }
 
 /// Those of the needed ones that are nowhere, our own directory included.
 pub(super) fn missing(env: &Env, usual: &[&str]) -> Vec<&'static str> {
+    let dirs = dirs(env, usual);
+    NEEDED.iter().copied().filter(|name| !dirs.iter().any(|dir| has(dir, name))).collect()
+}
+
+fn dirs(env: &Env, usual: &[&str]) -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = usual.iter().map(PathBuf::from).collect();
     dirs.extend(env.var_os("TERMINFO").map(PathBuf::from));
     dirs.extend(env.home().map(|home| home.join(".terminfo")));
     dirs.extend(env.var_os("TERMINFO_DIRS").map(std::env::split_paths).into_iter().flatten());
     dirs.extend(own_dir(env));
-    NEEDED.iter().copied().filter(|name| !dirs.iter().any(|dir| has(dir, name))).collect()
+    dirs
+}
+
+/// Whether this terminal is described nowhere, where others are. Without any
+/// description at all that is what is said.
+pub(super) fn is_missing_here(env: &Env, name: &str) -> bool {
+    missing_here(env).len() < NEEDED.len() && !dirs(env, USUAL).iter().any(|dir| has(dir, name))
 }
 
 /// The same, in the places of this system.
@@ -50,7 +61,7 @@ pub(super) fn missing_here(env: &Env) -> Vec<&'static str> {
 
 /// Whether a directory describes a terminal, in either of the two layouts.
 pub(super) fn has(dir: &Path, name: &str) -> bool {
-    let Some(first) = name.chars().next() else { return false };
+    let Some(first) = name.chars().next().filter(|_| !name.contains('/')) else { return false };
     [first.to_string(), format!("{:x}", first as u32)]
         .iter()
         .any(|sub| dir.join(sub).join(name).is_file())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::base::failure::chain;
+use crate::base::text::visible;
 use crate::core::platform::Version;
 
 /// Why a binary is not used. The text continues a line that names its path.
@@ -16,9 +17,33 @@ pub enum Trouble {
     /// The configured path depends on where it is read.
     #[error("is not an absolute path")]
     Relative,
+    /// A link is there, and nothing behind it.
+    #[error("is a link to `{}`, which is not there", visible(&target.to_string_lossy()))]
+    Dangling {
+        /// Where the link leads.
+        target: PathBuf,
+    },
+    /// A link is there that leads back to itself.
+    #[error("is a link that leads in a circle")]
+    LinkLoop,
     /// Something else than a file is there.
-    #[error("is not a file")]
-    NotAFile,
+    #[error("is not a file, but {kind}")]
+    NotAFile {
+        /// What it is.
+        kind: &'static str,
+    },
+    /// Somebody else can change it.
+    #[error("is not to be trusted: {why}")]
+    Untrusted {
+        /// Who can, or where it lies.
+        why: String,
+    },
+    /// It is no longer what was installed.
+    #[error("is damaged: {why}")]
+    Damaged {
+        /// What shows it.
+        why: String,
+    },
     /// The file's mode does not let us run it.
     #[error("is not executable")]
     NotExecutable,
@@ -82,6 +107,12 @@ pub enum Trouble {
         /// What it did, or did not do.
         what: String,
     },
+    /// Somebody is writing it at this moment.
+    #[error("is being written to by another process")]
+    Busy,
+    /// macOS keeps what was downloaded from running.
+    #[error("is held in quarantine by macOS")]
+    Quarantined,
     /// It could not be looked at.
     #[error("could not be looked at: {}", chain(source))]
     Unreadable {
@@ -98,7 +129,7 @@ impl Trouble {
     /// The second part of the id of the check that found it.
     pub fn check(&self) -> &'static str {
         match self {
-            Self::Missing | Self::Relative | Self::NotNeeded => "found",
+            Self::Missing | Self::Relative | Self::Untrusted { .. } | Self::NotNeeded => "found",
             Self::TooOld { .. } | Self::NoVersion { .. } => "version",
             Self::Misbehaved { probe, .. } => probe,
             _ => "runs",

@@ -21,7 +21,7 @@ use crate::state::paths::StatePaths;
 use crate::state::spool;
 
 /// How long a harness may take to make a conversation.
-const CREATE_WITHIN: Duration = Duration::from_secs(60);
+const CREATE_WITHIN: Duration = Duration::from_mins(1);
 
 /// The agents. Clones share what was found.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub struct Agents {
     dirs: Dirs,
     tools: Tools,
     /// What an agent is to find on its `PATH`.
-    found_by_agents: Vec<Tool>,
+    on_path: Vec<Tool>,
     found: Arc<Mutex<BTreeMap<HarnessName, Tool>>>,
 }
 
@@ -57,7 +57,7 @@ impl Agents {
             env,
             dirs,
             tools: config.tools.clone(),
-            found_by_agents: Vec::new(),
+            on_path: Vec::new(),
             found: Arc::default(),
         }
     }
@@ -72,7 +72,7 @@ impl Agents {
     /// With tools that agents are to find on their `PATH`.
     #[must_use]
     pub fn finding(self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        Self { found_by_agents: tools.into_iter().collect(), ..self }
+        Self { on_path: tools.into_iter().collect(), ..self }
     }
 
     /// Every harness there is.
@@ -226,7 +226,7 @@ impl Agents {
                 version: tool.version(),
             },
         );
-        let invocation = tool.invocation_finding(&self.found_by_agents).cwd(&record.cwd);
+        let invocation = tool.invocation_finding(&self.on_path).cwd(&record.cwd);
         let Some(plan) = plan else { return Ok((invocation, false)) };
         let invocation = invocation.args(&plan.args);
         let with_env = plan.env.iter().fold(invocation, |all, (name, value)| all.env(name, value));

@@ -72,7 +72,7 @@ impl Runners {
             None => record,
         };
         let started = match self.of(&record)? {
-            SessionRunner::Tmux(runner) => runner.start(slug).await,
+            SessionRunner::Tmux(runner) => runner.start(&record).await,
             SessionRunner::Process(runner) => runner.start(&record).await,
         };
         // A headless agent is there as long as its turn.

@@ -15,7 +15,7 @@ use crate::doctor::tool::Tool;
 mod panes;
 mod paste;
 
-pub use panes::{Look, Pane, PaneState};
+pub use panes::{Look, Pane, PaneState, pane_of};
 
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -127,14 +127,18 @@ impl Tmux {
     /// Makes a session of one pane whose program is the command itself, never a
     /// shell's child, and says which pane it is.
     ///
-    /// A session of that name which is ours and whose program has ended is
-    /// replaced; a live one, or somebody else's, is an error.
+    /// A session of that item which is ours is replaced, whatever its name: the
+    /// caller has seen that its program has ended. Somebody else's of that name is
+    /// an error.
     pub async fn new_session(&self, new: &NewSession<'_>) -> Result<Pane, TmuxError> {
-        if let Some(old) = self.find(new.name).await? {
-            if old.item.as_deref() != Some(new.item.to_string().as_str()) {
-                return Err(TmuxError::NotOurs { name: new.name.to_owned() });
-            }
-            self.kill(&old).await?;
+        let item = new.item.to_string();
+        let is_ours = |pane: &Pane| pane.item.as_deref() == Some(item.as_str());
+        let panes = self.panes().await?;
+        if panes.iter().any(|pane| pane.name == new.name && !is_ours(pane)) {
+            return Err(TmuxError::NotOurs { name: new.name.to_owned() });
+        }
+        for old in panes.iter().filter(|pane| is_ours(pane)) {
+            self.kill(old).await?;
         }
         let (columns, lines) = new.size;
         let window = format!("={}:", new.name);
@@ -149,6 +153,9 @@ impl Tmux {
             .arg("--")
             .args(new.command.iter().map(escape_semicolon))
             .args([";", "set-option", "-w", "-t", &window, "remain-on-exit", "on"])
+            // What our reading takes out again; older than 3.3 has it built in.
+            .args([";", "set-option", "-w", "-q", "-t", &window, "remain-on-exit-format"])
+            .arg(panes::DEAD_FORMAT)
             .args([";", "set-option", "-w", "-t", &window, "window-size", "manual"])
             .args([";", "set-option", "-w", "-t", &window, "automatic-rename", "off"])
             .args([";", "set-option", "-w", "-t", &window, "allow-rename", "off"])
@@ -206,14 +213,14 @@ impl Tmux {
 
     /// The command line that shows a session on this terminal, for a person or
     /// to become.
-    pub fn attach(&self, name: &str, read_only: bool) -> Invocation {
-        let call = self.call().args(["attach-session", "-E", "-t", &format!("={name}")]);
+    pub fn attach(&self, pane: &Pane, read_only: bool) -> Invocation {
+        let call = self.call().args(["attach-session", "-E", "-t", &pane.session_id]);
         if read_only { call.args(["-f", "read-only,ignore-size"]) } else { call }
     }
 
     /// The command line that switches the terminal `client` to a session.
-    pub fn switch(&self, name: &str) -> Invocation {
-        self.call().args(["switch-client", "-t", &format!("={name}")])
+    pub fn switch(&self, pane: &Pane) -> Invocation {
+        self.call().args(["switch-client", "-t", &pane.session_id])
     }
 
     fn call(&self) -> Invocation {

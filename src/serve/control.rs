@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::reload::{Reloaded, Reloader};
+use super::reload::{Refusal, Reloaded, Reloader};
 use crate::base::failure::{Failure, chain};
 use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::DeliveryId;
@@ -44,6 +44,9 @@ pub struct Status {
     /// Whether that file is another one now than was read.
     #[serde(default)]
     pub changed_on_disk: bool,
+    /// When and why it was refused, when it was read again last.
+    #[serde(default)]
+    pub reload_refused: Option<Refusal>,
     /// The runner of new sessions.
     pub runner: String,
     /// Since when it runs.
@@ -104,6 +107,7 @@ async fn status(AxumState(control): AxumState<Control>) -> Reply<Status> {
     let mut status = (*control.about).clone();
     fill(&mut status, &control.inbox).map_err(|error| unavailable(&error))?;
     status.changed_on_disk = control.reloader.changed_on_disk();
+    status.reload_refused = control.reloader.refusal();
     Ok(Json(status))
 }
 

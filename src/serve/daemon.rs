@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::base::failure::Failure;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
-use crate::core::config::{Config, LiveConfig, Routing};
+use crate::core::config::{Config, LiveConfig};
 use crate::core::routing::OwnVoice;
 use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
@@ -42,6 +42,7 @@ use super::rebuild::rebuild;
 use super::receiver::{Receiver, Secret};
 use super::reload::Reloader;
 use super::sight::Sight;
+use super::templates::read_templates;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
@@ -120,8 +121,13 @@ impl Daemon {
         let own_voice = OwnVoice::new(*key.bytes());
         let templates = read_templates(&setup.config.routing)?;
         let live = LiveConfig::new(setup.config.clone());
-        let names = setup.agents.names();
-        let reloader = Reloader::new(setup.read.clone(), setup.env.clone(), live.clone(), names);
+        let reloader = Reloader::new(
+            setup.read.clone(),
+            setup.env.clone(),
+            live.clone(),
+            setup.agents.names(),
+            setup.clock.clone(),
+        );
         let webhook = &setup.config.webhooks.gh_webhook;
         let wanted = SocketAddr::new(webhook.host, webhook.port);
         let listener = http::bind(wanted).await.map_err(|error| {
@@ -302,6 +308,7 @@ impl Daemon {
             url,
             config: file.display().to_string(),
             changed_on_disk: false,
+            reload_refused: None,
             runner: config.routing.runner.as_str().to_owned(),
             started_at: clock.now(),
             last_ping: None,
@@ -381,23 +388,6 @@ async fn forget(inbox: Inbox, keep: Keep, stop: CancellationToken) {
             () = tokio::time::sleep(PRUNE_EVERY) => {}
         }
     }
-}
-
-/// Reads the templates of prompts; one that cannot be used is refused before
-/// anything is opened.
-pub fn read_templates(routing: &Routing) -> Result<Templates, Failure> {
-    let read = |path: &Option<PathBuf>| match path {
-        None => Ok(None),
-        Some(path) => fs_err::read_to_string(path)
-            .map(|text| Some((path.display().to_string(), text)))
-            .map_err(|error| Failure::refused("a template cannot be read").because(error)),
-    };
-    let (event, spawn) = (read(&routing.prompt_template)?, read(&routing.spawn_prompt_template)?);
-    Templates::parse(event, spawn).map_err(|error| {
-        Failure::refused("a template of the configuration cannot be used")
-            .because(error)
-            .hint("it may use: kind, item, on, sentence, rules, voice, event")
-    })
 }
 
 /// Binds the control socket. A stale one is replaced: the lock is ours, so

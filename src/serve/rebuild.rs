@@ -13,7 +13,7 @@ use crate::core::config::{Routing, RunnerKind};
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 use crate::host::agents::Agents;
 use crate::host::runner::SignalLog;
-use crate::host::tmux::Pane;
+use crate::host::tmux::{Pane, pane_of};
 use crate::host::workspace::Workspaces;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
@@ -40,7 +40,7 @@ pub(super) fn rebuild(
     let mut made = 0;
     for (item, is_closed) in items {
         let slug = item.slug();
-        let pane = panes.iter().find(|pane| pane.name == slug.tmux_name() && pane.is_of(&slug));
+        let pane = pane_of(panes, &slug).filter(|pane| pane.is_of(&slug));
         let in_pane = pane.and_then(|pane| pane.conversation.as_deref()?.parse().ok());
         let conversation = spoken_of(&slug, routing, agents, paths).or(in_pane);
         let recorded = RecordedItem { reference: item.clone(), title: None, url: None };

@@ -6,8 +6,10 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::base::clock::Clock;
 use crate::base::env::Env;
 use crate::base::failure::chain;
 use crate::core::config::{Change, Config, HarnessName, LiveConfig, changes};
@@ -38,6 +40,16 @@ impl Reloaded {
     }
 }
 
+/// The last request to read the file again, when it was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// When.
+    pub at: Timestamp,
+    /// Why: the fault with its place.
+    pub why: String,
+}
+
 /// Reads the configuration of a running receiver again. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Reloader(Arc<Shared>);
@@ -48,6 +60,7 @@ struct Shared {
     env: Env,
     live: LiveConfig,
     harnesses: Vec<HarnessName>,
+    clock: Clock,
     taken: Mutex<Taken>,
 }
 
@@ -56,6 +69,7 @@ struct Shared {
 struct Taken {
     config: Config,
     text: String,
+    refusal: Option<Refusal>,
 }
 
 impl Reloader {
@@ -66,22 +80,24 @@ impl Reloader {
         env: Env,
         live: LiveConfig,
         harnesses: Vec<HarnessName>,
+        clock: Clock,
     ) -> Self {
         let config_file::Read { config, file, text, .. } = read;
-        let taken = Mutex::new(Taken { config, text });
-        Self(Arc::new(Shared { file, env, live, harnesses, taken }))
+        let taken = Mutex::new(Taken { config, text, refusal: None });
+        Self(Arc::new(Shared { file, env, live, harnesses, clock, taken }))
     }
 
     /// Reads the file and takes what can be taken. It is logged, too: the person
     /// who asks may not be the one who watches.
     pub fn reload(&self) -> Reloaded {
-        let Shared { file, env, live, harnesses, taken } = &*self.0;
+        let Shared { file, env, live, harnesses, clock, taken } = &*self.0;
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
         let read = match config_file::read(file, env) {
             Ok(read) => read,
             Err(error) => {
                 let why = explain(&error);
                 tracing::warn!(%why, "the configuration was refused; the old one stays");
+                taken.refusal = Some(Refusal { at: clock.now(), why: why.clone() });
                 return Reloaded { schema: 1, refused: Some(why), changes: Vec::new() };
             }
         };
@@ -97,12 +113,17 @@ impl Reloader {
         let mut running = next.clone();
         running.keep_from(&live.get());
         live.set(running);
-        *taken = Taken { config: next, text: read.text };
+        *taken = Taken { config: next, text: read.text, refusal: None };
         let reloaded = Reloaded { schema: 1, refused: None, changes };
         for line in reloaded.lines() {
             tracing::info!(change = %line, "the configuration was read again");
         }
         reloaded
+    }
+
+    /// The last request, when it was refused.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).refusal.clone()
     }
 
     /// Whether the file is another one than was taken.

@@ -110,8 +110,8 @@ pub fn read(path: &Path, env: &Env) -> Result<Read, ReadError> {
     }
     let dir = file.parent().unwrap_or(Path::new("/"));
     let handle = fs::File::open(&file).map_err(io)?;
-    owner::check(&file, &handle.metadata().map_err(io)?)?;
-    owner::check_dir(dir, &fs::metadata(dir).map_err(io)?)?;
+    owner::check(&file, &handle.metadata().map_err(io)?, env)?;
+    owner::check_dir(dir, &fs::metadata(dir).map_err(io)?, env)?;
 
     let mut bytes = Vec::new();
     handle.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(io)?;

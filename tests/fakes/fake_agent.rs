@@ -11,8 +11,9 @@
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::format_push_string,
-    clippy::exit,
     clippy::panic,
+    clippy::struct_excessive_bools,
+    clippy::match_same_arms,
     reason = "a program of the tests: it stops at the first surprise"
 )]
 
@@ -102,8 +103,14 @@ fn args(kind: Kind) -> Args {
                 let rest: Vec<_> = words.by_ref().filter(|word| !word.starts_with('-')).collect();
                 args.id = Some(rest[0].clone());
             }
-            (Kind::Codex, "-" | "--json" | "--skip-git-repo-check" | "--no-daemon")
-            | (Kind::Codex, "--dangerously-bypass-hook-trust") => {}
+            (
+                Kind::Codex,
+                "-"
+                | "--json"
+                | "--skip-git-repo-check"
+                | "--no-daemon"
+                | "--dangerously-bypass-hook-trust",
+            ) => {}
             (Kind::Gemini | Kind::Copilot, "--session-id") => args.id = words.next().cloned(),
             (Kind::Gemini, "--resume") => {
                 args.id = words.next().cloned();
@@ -176,7 +183,7 @@ fn main() {
     }
     let args = args(kind);
     if args.create {
-        println!("{}", script.creates.clone().unwrap_or_else(new_id));
+        println!("{}", script.creates.unwrap_or_else(new_id));
         return;
     }
     if kind == Kind::Cursor && args.trust && !args.headless && *version < *"2026.07.20" {
@@ -250,7 +257,7 @@ impl Fake {
         }
     }
 
-    fn end(&self, said: String, code: i32) -> ! {
+    fn end(&self, said: impl std::fmt::Display, code: i32) -> ! {
         if self.args.headless {
             eprintln!("{said}");
         } else {
@@ -674,7 +681,7 @@ impl Fake {
 fn read_keys() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut buffer = [0; 65536];
+        let mut buffer = [0; 16384];
         while let Ok(read) = io::stdin().lock().read(&mut buffer) {
             if read == 0 || sender.send(buffer[..read].to_vec()).is_err() {
                 return;

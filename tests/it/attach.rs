@@ -286,6 +286,16 @@ async fn a_number_picks_a_session_and_another_tmux_around_it_is_no_obstacle() {
     let person = Person::new();
     person.types(&world, "p", "sessions attach");
     person.awaits("p", "which one? 1-2").await;
+    // A wrong key is said to be one, and it asks again.
+    for wrong in ["7", "0", "x", "1x"] {
+        person.keys("p", &[wrong, "Enter"]);
+        let said = format!("`{wrong}` is not a number from 1 to 2 (C-d picks none)");
+        person.awaits("p", &said).await;
+    }
+    person.types(&world, "q", "sessions attach");
+    person.awaits("q", "which one? 1-2").await;
+    person.keys("q", &["C-d"]);
+    person.awaits("q", "error: none was picked").await;
     person.keys("p", &["2", "Enter"]);
     let clients = async |session: &str| {
         eventually("the client is there", async || {

@@ -86,6 +86,7 @@ impl Place {
 fn snapshot(name: &str, text: &str) {
     let filters = vec![
         (r"\b\d+[smhd] ago\b", "[AGO] ago"),
+        (r"os error \d+", "os error [NUMBER]"),
         (r"(process|tmux   )  \d+[smhd] +", "$1  [AGO]  "),
     ];
     insta::with_settings!(
@@ -164,6 +165,16 @@ fn a_missing_configuration_is_said_with_one_to_begin_with() {
     let output =
         place.command(&["sessions", "list"]).env("THE_LOOP_CONFIG", "/nowhere/x.yaml").output();
     out.push_str(&place.shown(&output.unwrap()));
+    // What stands in its place, and what leads nowhere, is no reason to look on.
+    let below = place.path("project/src/.the-loop/config.yaml");
+    std::fs::create_dir_all(&below).unwrap();
+    out.push_str(&place.run(&["sessions", "list"]));
+    std::fs::remove_dir(&below).unwrap();
+    std::os::unix::fs::symlink(&below, &below).unwrap();
+    out.push_str(&place.run(&["sessions", "list"]));
+    std::fs::remove_file(&below).unwrap();
+    std::fs::create_dir_all(place.path("home/.config/the-loop/config.yaml")).unwrap();
+    out.push_str(&place.run(&["sessions", "list"]));
     snapshot("cli_no_configuration", &out);
 }
 

@@ -88,7 +88,16 @@ fn a_wrong_value_is_named_with_what_would_be_right() {
             "routing:\n  autoExecuteLabel: \"\"\n",
             "routing:\n  autoExecuteLabel: 5\n",
             "routing:\n  maxConcurrentDispatches: 0\n",
+            "routing:\n  maxConcurrentDispatches: 65\n",
+            "routing:\n  maxConcurrentDispatches: -1\n",
+            "routing:\n  maxConcurrentDispatches: \"4\"\n",
+            "routing:\n  maxConcurrentDispatches:\n",
             "routing:\n  maxConcurrentDispatches: 1.5\n",
+            "routing:\n  repositories: [a b/c]\n",
+            "routing:\n  repositories: [\"a/b c\"]\n",
+            "routing:\n  repositories: [x..y/a/b]\n",
+            "routing:\n  autoExecuteLabel: true\n",
+            "state: {dir: 5}\n",
             "routing:\n  harnessArgs:\n    claude: --x\n",
             "webhooks:\n  ghWebhook:\n    port: 99999\n",
             "webhooks:\n  ghWebhook:\n    port: -1\n",
@@ -132,13 +141,25 @@ fn an_amount_or_an_address_that_is_none_says_what_one_looks_like() {
             "routing:\n  webTerminal: {allowedHosts: [\"a:b\"]}\n",
             "routing:\n  webTerminal: {publicUrl: box.example.net}\n",
             "routing:\n  webTerminal: {publicUrl: \"https://me:hunter2@a\"}\n",
+            "routing:\n  webTerminal: {host: 0.0.0.0}\n",
+            "routing:\n  webTerminal: {enabled: true, host: \"::\", allowedHosts: [a]}\n",
+            "routing:\n  webTerminal:\n    exposeAll: true\n    host: 0.0.0.0\n",
+            "routing:\n  webTerminal: {host: 192.168.1.7}\n",
             "webhooks:\n  ghWebhook: {events: [Issues]}\n",
+            "webhooks:\n  ghWebhook:\n    events:\n      - push\n      - isues\n",
+            "webhooks:\n  ghWebhook: {events: [pull_requests, status]}\n",
+            "webhooks:\n  ghWebhook: {events: [everything]}\n",
+            "webhooks:\n  ghWebhook: {events: issues}\n",
+            "routing:\n  memoryFloor: 9999999GB\n",
+            "state: {retention: {age: 99999d}}\n",
             "harnesses:\n  mine: codex\n",
             "harnesses:\n  mine: {spwn: [codex]}\n",
             "github: {reactions: 1}\n",
             "notify: {command: notify-send}\n",
             "metrics: {listen: 9090}\n",
             "metrics: {listen: localhost:9090}\n",
+            "metrics: {listen: \"127.0.0.1:8787\"}\n",
+            "webhooks: {ghWebhook: {port: 1}}\nmetrics:\n  listen: \"0.0.0.0:1\"\n",
             "state: {retention: 30d}\n",
             "state: {retention: {age: 1 year}}\n",
         ]),
@@ -171,14 +192,145 @@ fn a_text_that_is_no_yaml_is_explained() {
             "routing:\n  runner: tmux\n enabled: true\n",
             "routing: [\n",
             "routing: {enabled: true\n",
+            "routing:\n  authorizedUsers: [a, b\n  runner: tmux\n",
+            "routing: {enabled: true]\n",
+            "routing: {tmux: {view: tui}, harnessArgs: {claude: [x]}\n\n# end\n",
             "routing:\n  runner\n  enabled: true\n",
+            "routing: {}\nstate\ntools: {}\n",
+            "routing: {}\n\"state\n  x\"\n",
             "routing: {}\n---\nrouting: {}\n",
+            "# one\n---\nrouting: {}\n--- # two\n",
+            "routing: {}\n...\n# more\nstate: {}\n",
+            "%YAML 1.2\n---\nrouting: {}\n...\n---\nstate: {}\n",
+            "routing: {runner:\ttmx}\t# a tab\n",
+            "routing:\n  autoExecuteLabel: \"标签\"\n  tmux: {size: \"全角\", viw: tui}\n",
+            "{\"中文 中文\": 1}\n",
+            "routing: {tmux: {viw: tui}} # e\u{301}\n",
+            "routing:\n  <<: {runner: tmux}\n",
+            "harnesses:\n  a: &a {spawn: [x]}\n  b:\n    <<: *a\n",
+            "routing:\n  harnessArgs: {<<: *x}\n",
             "routing:\n  runner: !x tmux\n",
             "state:\n  dir: *home\n",
             "state:\n  dir: \"a\\qb\"\n",
             "state:\n  dir: a\u{7}b\n",
         ]),
     );
+}
+
+#[test]
+fn a_file_that_is_wrong_as_a_whole_is_refused_with_the_reason() {
+    let refused = |bytes: &[u8]| parse_bytes(bytes, Path::new("c.yaml")).unwrap_err().render();
+    let bomb: String = (1..10).fold("a0: &a0 [x, x]\n".to_owned(), |text, level| {
+        let before = format!("*a{}, ", level - 1).repeat(10);
+        format!("{text}a{level}: &a{level} [{}]\n", before.trim_end_matches(", "))
+    });
+    let said = [
+        refused(b"routing:\n  runner: \xff\n"),
+        refused(&vec![b' '; MAX_BYTES + 1]),
+        refused("[".repeat(300).as_bytes()),
+        refused("- ".repeat(MAX_BYTES / 2).as_bytes()),
+        refused(bomb.as_bytes()),
+    ];
+    snapshot("config_whole_file", &said.join("\n\n"));
+}
+
+/// The places where the texts of such errors are written.
+const SPEAKERS: &[&str] = &[
+    "src/core/config/amounts.rs",
+    "src/core/config/clash.rs",
+    "src/core/config/load.rs",
+    "src/core/config/load/syntax.rs",
+    "src/core/config/model/terminal.rs",
+    "src/core/config/suggest.rs",
+    "src/core/config/values.rs",
+    "src/core/config/walk.rs",
+    "src/state/config_file.rs",
+    "src/state/config_file/owner.rs",
+    "src/cli/setup.rs",
+];
+
+/// Texts in those places that are about something else.
+const ELSEWHERE: &[&str] = &[
+    // The pattern of an amount, in the schema.
+    "^[0-9]+ *(",
+    // Not about a file: there is no place to look for one.
+    "there is no home directory to keep state in",
+    "set HOME, or THE_LOOP_HOME to a directory for this program",
+];
+
+/// The texts in a source, without what it only compares with.
+fn texts_in(code: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    for line in code.replace("\\\n", "\u{1}").lines() {
+        let line = line.trim_start();
+        if line.starts_with("//") || line.starts_with("#[") {
+            continue;
+        }
+        let mut rest = line;
+        while let Some((before, after)) = rest.split_once('"') {
+            let mut text = String::new();
+            let mut chars = after.char_indices();
+            let end = loop {
+                match chars.next() {
+                    Some((_, '\\')) => match chars.next() {
+                        Some((_, 'n')) => text.push('\n'),
+                        Some((_, c)) => text.push(c),
+                        None => break after.len(),
+                    },
+                    Some((at, '"')) => break at + 1,
+                    Some((_, '\u{1}')) => text.push(' '),
+                    Some((_, c)) => text.push(c),
+                    None => break after.len(),
+                }
+            };
+            rest = &after[end..];
+            let is_compared = ["has(", "split_once(", "expect(", "debug!(", "starts_with("]
+                .iter()
+                .any(|call| before.ends_with(call))
+                || rest.starts_with(" =>");
+            if !is_compared {
+                out.push(text);
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn every_error_text_of_the_configuration_is_in_a_snapshot() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut shown = String::new();
+    for entry in std::fs::read_dir(root.join("tests/it/snapshots")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with("config_") || name.ends_with("_configuration.snap") {
+            shown.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+    let shown = words(&shown);
+    let (mut seen, mut missing) = (0, Vec::new());
+    for file in SPEAKERS {
+        let source = std::fs::read_to_string(root.join(file)).unwrap();
+        // Next to a text its snapshot may be inline.
+        let (code, tests) = source.split_once("\n#[cfg(test)]").unwrap_or((&source, ""));
+        let shown = format!("{shown} {}", words(tests));
+        for text in texts_in(code) {
+            // The parts between what is filled in; what has no blank is a name.
+            let parts = text.replace("{{", "\u{2}").replace("}}", "\u{3}");
+            for part in parts.split(['{', '}']).step_by(2) {
+                let part = words(&part.replace('\u{2}', "{").replace('\u{3}', "}"));
+                if part.contains(' ') && part.len() > 8 && !ELSEWHERE.contains(&part.as_str()) {
+                    seen += 1;
+                    if !shown.contains(&part) {
+                        missing.push(format!("{file}: {part}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen > 60, "the texts were not found: {seen}");
+    assert!(missing.is_empty(), "in no snapshot:\n{}", missing.join("\n"));
 }
 
 #[test]
@@ -191,6 +343,7 @@ fn a_secret_in_the_wrong_place_is_not_repeated() {
         "webhooks:\n  ghWebhook:\n    secretFile: {hunter2-0123: 1}\n",
         "webhooks:\n  ghWebhook:\n    secret: @hunter2-0123\n",
         "webhookToken: hunter2-0123\n",
+        "webhooks:\n  ghWebhook:\n    secretEnv: 20123\n",
         "webhooks:\n  ghWebhook:\n    secretEnv: |\n      hunter2-0123\n",
         "routing:\n  webTerminal:\n    publicUrl: https://me:hunter2-0123@a\n",
     ];
@@ -254,6 +407,9 @@ proptest! {
             let said = error.render();
             for line in said.lines().skip(1) {
                 prop_assert!(line.chars().count() <= 80, "{}", line);
+                let is_excerpt = line.trim_start().starts_with(|c: char| c == '|' || c.is_ascii_digit());
+                let width = unicode_width::UnicodeWidthStr::width(line);
+                prop_assert!(!is_excerpt || width <= 80, "{}", line);
             }
             let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
             prop_assert!(!said.contains(acts), "{:?}", said);

@@ -59,6 +59,38 @@ fn a_check_notes_what_has_no_effect_and_refuses_what_is_wrong() {
             assert!(err.contains(&format!("`{key}` has no effect in this version")), "{err}");
         }
     }
+    std::fs::write(world.config(), "webhooks: {ghWebhook: {events: [issues, push]}}\n").unwrap();
+    let (code, _, err) = world.run(&["config", "check"]);
+    assert!(code == 0 && err.contains("`push` is recorded, and acted on by nobody"), "{err}");
+    assert!(!err.contains("`issues`"), "{err}");
+    // What no receiver would start with is not called valid.
+    let template = world.project.join("t.md");
+    std::fs::write(world.config(), "routing: {promptTemplate: t.md}\n").unwrap();
+    for (text, said) in [(None, "a template cannot be read: "), (Some("x\n{% if %}"), ":2)")] {
+        if let Some(text) = text {
+            std::fs::write(&template, text).unwrap();
+        }
+        let (code, out, err) = world.run(&["config", "check"]);
+        assert_eq!((code, out.as_str()), (1, ""));
+        assert!(err.lines().next().unwrap().contains(said), "{err}");
+    }
+    // What may only be missing here is a note.
+    std::fs::write(world.config(), "routing: {spawnWorkdir: nowhere}\n").unwrap();
+    let output =
+        world.command(&["config", "check"]).env_remove("THE_LOOP_GH_WEBHOOK_SECRET").output();
+    let output = output.unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{err}");
+    for said in [
+        "no receiver can be started from here: `THE_LOOP_GH_WEBHOOK_SECRET` is not set",
+        "`routing.spawnWorkdir`: there is no directory `",
+    ] {
+        assert!(err.contains(said), "{err}");
+    }
+    std::fs::write(world.config(), "routing: {webTerminal: {host: 0.0.0.0}}\n").unwrap();
+    let (code, out, err) = world.run(&["config", "check"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("`exposeAll: true`"), "{err}");
     std::fs::write(world.config(), "routing:\n  rnner: tmux\n").unwrap();
     let (code, out, err) = world.run(&["config", "check"]);
     assert_eq!((code, out.as_str()), (1, ""));

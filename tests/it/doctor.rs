@@ -128,13 +128,19 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The report of a run, which fits the committed schema in every state.
-pub(crate) fn json(output: &Output) -> Value {
+/// What a run printed, which fits the committed schema in every state.
+pub(crate) fn result(output: &Output) -> Value {
     let parsed = serde_json::from_slice(&output.stdout);
     assert!(parsed.is_ok(), "{}{}", text(&output.stdout), text(&output.stderr));
-    let report: Value = parsed.unwrap();
+    let result: Value = parsed.unwrap();
     let schema = serde_json::from_str(include_str!("../../docs/doctor.schema.json")).unwrap();
-    assert_eq!(faults(&schema, &report), Vec::<String>::new());
+    assert_eq!(faults(&schema, &result), Vec::<String>::new());
+    result
+}
+
+/// The report of an examination.
+pub(crate) fn json(output: &Output) -> Value {
+    let report = result(output);
     for finding in report["findings"].as_array().unwrap() {
         let id = finding["id"].as_str().unwrap();
         assert!(CHECKS.iter().any(|(known, _)| *known == id), "{id} is in no catalogue");

@@ -14,31 +14,31 @@ use crate::install_faults::may_mount;
 use crate::support::{eventually, tmux_path};
 
 /// Writes a configuration for the place's home. Gives its path.
-fn configure(place: &Place, content: &str) -> PathBuf {
+pub(crate) fn configure(place: &Place, content: &str) -> PathBuf {
     let dir = place.path("home/.the-loop");
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("config.yaml"), content).unwrap();
     dir.join("config.yaml")
 }
 
-fn doctor(place: &Place, args: &[&str]) -> Value {
+pub(crate) fn doctor(place: &Place, args: &[&str]) -> Value {
     let args = [&["doctor", "--json"], args].concat();
     json(&place.run(SYSTEM, &args, &[]))
 }
 
-fn severity<'a>(report: &'a Value, id: &str) -> &'a str {
+pub(crate) fn severity<'a>(report: &'a Value, id: &str) -> &'a str {
     finding(report, id)["severity"].as_str().unwrap()
 }
 
-fn chmod(path: &Path, mode: u32) {
+pub(crate) fn chmod(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-fn mode(path: &Path) -> u32 {
+pub(crate) fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-const DEMO: &str = "routing:\n  runner: tmux\n  defaultHarness: demo\n";
+pub(crate) const DEMO: &str = "routing:\n  runner: tmux\n  defaultHarness: demo\n";
 
 #[test]
 fn a_broken_configuration_is_a_finding_and_everything_else_is_still_checked() {
@@ -369,6 +369,44 @@ fn a_report_for_a_bug_holds_no_name_and_no_secret() {
         assert!(!said.contains(hidden), "{hidden}: {said}");
     }
     assert!(said.contains("1 users, 1 repositories") && said.contains("tmux"), "{said}");
+}
+
+#[test]
+fn a_report_on_a_broken_configuration_tells_the_place_and_none_of_its_words() {
+    let place = Place::new();
+    let project = place.path("home/work9");
+    std::fs::create_dir_all(project.join(".the-loop")).unwrap();
+    let config = project.join(".the-loop/config.yaml");
+    let args = ["doctor", "--report", "--config", config.to_str().unwrap()];
+    for (text_of, place_of) in [
+        ("routing:\n  authorizedUsers: [mallory7, {octo7: hidden}]\n", "config.yaml:2:31"),
+        ("routing:\n  runner: mallory7\n", "config.yaml:2:11"),
+        ("routing:\n  mallory7: hidden\n", "config.yaml:2:3"),
+        ("routing:\n  repositories: [octo7/hidden\n", "config.yaml:"),
+        ("routing: {repositories: ['octo7/hidden', 'mallory7']}\n", "config.yaml:1:"),
+    ] {
+        std::fs::write(&config, text_of).unwrap();
+        let more = [("THE_LOOP_GH_WEBHOOK_SECRET", "s3cret-s3cret")];
+        let output = place.run(SYSTEM, &args, &more);
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.replace("\n            ", "").contains(place_of), "{said}");
+        for hidden in ["mallory7", "octo7", "hidden", "work9", "s3cret"] {
+            assert!(!said.contains(hidden), "{hidden}: {said}");
+        }
+    }
+}
+
+#[test]
+fn an_address_that_is_not_of_this_host_is_named_as_such() {
+    let place = Place::new();
+    // Of the block for documentation: no host has it.
+    configure(&place, &format!("{DEMO}webhooks:\n  ghWebhook:\n    host: 192.0.2.7\n"));
+    let report = doctor(&place, &["--only", "port.free"]);
+    let found = finding(&report, "port.free");
+    assert_eq!(found["severity"], "error");
+    assert!(found["what"].as_str().unwrap().contains("192.0.2.7 is no address of this host"));
+    assert!(found["remedy"]["note"].as_str().unwrap().contains("`webhooks.ghWebhook.host`"));
 }
 
 #[test]

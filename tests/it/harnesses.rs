@@ -168,10 +168,12 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         // A headless agent that outlives its receiver would outlive the test.
-        if !self.is_in_tmux() && self.world.home.join(".local").exists() {
-            if let Some(agent) = self.agent() {
-                let _ = kill_process(agent, Signal::KILL);
-            }
+        let has_started = self.world.home.join(".local").exists();
+        if !self.is_in_tmux()
+            && has_started
+            && let Some(agent) = self.agent()
+        {
+            let _ = kill_process(agent, Signal::KILL);
         }
     }
 }

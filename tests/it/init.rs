@@ -19,7 +19,21 @@ impl Place {
         let home = short_dir();
         let dir = home.path().join("p");
         std::fs::create_dir(&dir).unwrap();
-        Self { home, dir }
+        let place = Self { home, dir };
+        // Before any other: the host's own one would ask GitHub.
+        place.gh_says("exit 4");
+        place
+    }
+
+    /// Puts a GitHub CLI in place that does this.
+    fn gh_says(&self, script: &str) {
+        let bin = self.home.path().join("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let text = format!("#!/bin/sh\n{script}\n");
+        // Exchanged, not overwritten: a program that is written to cannot be run.
+        std::fs::write(bin.join("new"), text).unwrap();
+        std::fs::set_permissions(bin.join("new"), PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::rename(bin.join("new"), bin.join("gh")).unwrap();
     }
 
     /// A repository with these remotes.
@@ -56,7 +70,7 @@ impl Place {
             .args(args)
             .env_clear()
             .env("HOME", self.home.path())
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("PATH", format!("{}/bin:/usr/local/bin:/usr/bin:/bin", self.home.path().display()))
             .env("COLUMNS", "80")
             .current_dir(&self.dir)
             .stdin(Stdio::null());
@@ -202,6 +216,52 @@ fn a_github_enterprise_host_is_known_from_the_github_cli() {
 }
 
 #[test]
+fn the_github_cli_is_asked_who_somebody_is_and_its_files_where_it_does_not_answer() {
+    let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
+    place.git(&["config", "github.user", "by-git"]);
+    let found = |place: &Place| {
+        let output = place
+            .command(&[DEMO, &["--force"]].concat())
+            .env("GH_TOKEN", "gho_secret")
+            .output()
+            .unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !err.contains("gho_secret"), "{err}");
+        (place.config().routing.authorized_users.join(" "), err)
+    };
+    assert_eq!(found(&place).0, "by-git", "it says nothing, and it has no file");
+    place.gh("github.com:\n    user: by-file\n");
+    assert_eq!(found(&place).0, "by-file");
+    // It is asked for its status, at its word, with the token and with no terminal.
+    place.gh_says(
+        "echo \"$*\" > $HOME/asked; [ \"$GH_TOKEN\" = gho_secret ] || exit 1; [ -t 1 ] && exit 1\n\
+         echo github.com\n\
+         echo '  ✓ Logged in to github.com account by-gh (GH_TOKEN)'\n\
+         echo '  - Active account: true'\n\
+         echo '  X Failed to log in to ghe.corp account x (keyring)'; exit 1",
+    );
+    let (user, err) = found(&place);
+    assert_eq!(user, "by-gh");
+    assert!(err.contains("found    you are by-gh (the GitHub CLI)"), "{err}");
+    assert!(!err.contains("log-in"), "another host's log-in says nothing here: {err}");
+    let asked = std::fs::read_to_string(place.home.path().join("asked")).unwrap();
+    assert_eq!(asked, "auth status\n");
+    // A log-in that is over is told, with what renews it.
+    place.gh_says("echo '  X Failed to log in to github.com account by-gh (keyring)' >&2; exit 1");
+    let (user, err) = found(&place);
+    assert_eq!(user, "by-gh");
+    assert!(err.contains("`gh auth login --hostname github.com` renews it"), "{err}");
+    // One that hangs is given up, with all that it started.
+    let begin = std::time::Instant::now();
+    place.gh_says("sleep 600 & echo $! > $HOME/hangs; wait");
+    assert_eq!(found(&place).0, "by-file");
+    assert!(begin.elapsed() < std::time::Duration::from_mins(1));
+    let pid = std::fs::read_to_string(place.home.path().join("hangs")).unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+}
+
+#[test]
 fn a_configuration_that_is_there_is_kept_and_nothing_is_done_twice() {
     let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
     std::fs::write(place.dir.join(".gitignore"), "/target").unwrap();
@@ -287,6 +347,13 @@ fn where_nothing_can_be_written_it_says_so_and_leaves_nothing() {
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains("could not write the configuration `"), "{err}");
     assert_eq!(std::fs::read_dir(&place.dir).unwrap().count(), 1);
+    // A folder in which not even root can make anything.
+    if Path::new("/proc/self").exists() {
+        let output = place.command(DEMO).current_dir("/proc").output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.starts_with("error: could not write the configuration `/proc/"), "{err}");
+    }
 }
 
 #[test]
@@ -303,11 +370,11 @@ async fn on_a_terminal_it_asks_and_enter_takes_what_is_proposed() {
     let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
     let tmux = TmuxServer::new();
     let line = format!(
-        "cd {} && env -i HOME={} PATH=/usr/local/bin:/usr/bin:/bin TERM=screen {} init; \
-         echo ended $?; exec cat",
+        "cd {} && env -i HOME={home} PATH={home}/bin:/usr/local/bin:/usr/bin:/bin TERM=screen {} \
+         init; echo ended $?; exec cat",
         place.dir.display(),
-        place.home.path().display(),
-        env!("CARGO_BIN_EXE_the-loop")
+        env!("CARGO_BIN_EXE_the-loop"),
+        home = place.home.path().display(),
     );
     tmux.run(&["new-session", "-d", "-s", "t", "-x", "100", "-y", "50", "/bin/sh", "-c", &line]);
     let screen = || tmux.run(&["capture-pane", "-p", "-t", "t"]);

@@ -201,7 +201,7 @@ fn one_install_that_fails_takes_no_other_along() {
     let (done, said) = install("tmux@9.9,ttyd@9.9");
     assert_eq!(done["installed"], serde_json::json!([]));
     assert!(said.contains("tmux 9.9") && said.contains("ttyd 9.9"), "{said}");
-    assert!(said.contains("tmux and ttyd were not installed"), "{said}");
+    assert!(said.contains("tmux@9.9 and ttyd@9.9 were not installed"), "{said}");
 }
 
 #[test]

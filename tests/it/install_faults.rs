@@ -25,22 +25,22 @@ use crate::doctor::{Place, SYSTEM, test_tool, text, wait_until};
 use crate::install::{GOOD, active, archive, folder, header, mode, pin, sha256};
 
 /// What a server sends for one request.
-struct Reply {
-    head: String,
-    body: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
     /// Sends nothing more and keeps the connection.
-    stalls: bool,
+    pub(crate) stalls: bool,
 }
 
 impl Reply {
     /// The whole file announced, and the bytes up to `end` of it sent.
-    fn whole(file: &[u8], end: usize) -> Self {
+    pub(crate) fn whole(file: &[u8], end: usize) -> Self {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
         Self { head, body: file[..end].to_vec(), stalls: false }
     }
 
     /// What a server that knows ranges sends.
-    fn range(file: &[u8], start: Option<usize>, end: usize) -> Self {
+    pub(crate) fn range(file: &[u8], start: Option<usize>, end: usize) -> Self {
         let Some(start) = start else { return Self::whole(file, end) };
         let head = format!(
             "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {start}-{}/{}\r\n\
@@ -52,7 +52,7 @@ impl Reply {
         Self { head, body: file[start..end].to_vec(), stalls: false }
     }
 
-    fn status(line: &str) -> Self {
+    pub(crate) fn status(line: &str) -> Self {
         let head = format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n\r\n");
         Self { head, body: Vec::new(), stalls: false }
     }
@@ -60,21 +60,26 @@ impl Reply {
 
 /// A server that does as told, request by request, and remembers the ranges
 /// that it was asked for.
-struct Server {
-    url: String,
+pub(crate) struct Server {
+    pub(crate) url: String,
     asked: Arc<Mutex<Vec<Option<usize>>>>,
+    /// The paths that it was asked for.
+    pub(crate) paths: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Server {
-    async fn start(script: impl Fn(usize, Option<usize>) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        script: impl Fn(usize, Option<usize>) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (seen, script) = (asked.clone(), Arc::new(script));
+        let paths = Arc::new(Mutex::new(Vec::new()));
+        let (seen, path, script) = (asked.clone(), paths.clone(), Arc::new(script));
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let (seen, script) = (seen.clone(), script.clone());
+                let (seen, paths, script) = (seen.clone(), path.clone(), script.clone());
                 tokio::spawn(async move {
                     let mut head = Vec::new();
                     while !head.ends_with(b"\r\n\r\n") {
@@ -82,6 +87,7 @@ impl Server {
                         head.push(byte);
                     }
                     let head = String::from_utf8(head).unwrap().to_lowercase();
+                    paths.lock().unwrap().extend(head.split(' ').nth(1).map(str::to_owned));
                     let range = head.lines().find_map(|line| {
                         line.strip_prefix("range: bytes=")?.strip_suffix('-')?.parse().ok()
                     });
@@ -99,7 +105,7 @@ impl Server {
                 });
             }
         });
-        Self { url, asked, task }
+        Self { url, asked, paths, task }
     }
 
     fn source(&self) -> Source {

@@ -320,3 +320,89 @@ async fn a_server_whose_socket_was_taken_away_is_reached_again() {
     assert_eq!(world.taken("o+r+1").len(), 2);
     assert_eq!(world.tmux.run(&["display-message", "-p", "#{pid}"]), server, "a second server");
 }
+
+/// The process of the only pane of a session.
+fn pane_pid(world: &World, name: &str) -> String {
+    let target = format!("={name}:");
+    let out = world.tmux.run(&["list-panes", "-s", "-t", &target, "-F", "#{pane_pid}"]);
+    assert_eq!(out.lines().count(), 1, "{out}");
+    out
+}
+
+#[tokio::test]
+async fn a_session_that_a_person_renamed_gets_its_events_and_no_second_agent() {
+    let mut world = World::new("defaultHarness: demo");
+    world.start().await;
+    world.post("d-1", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    world.reaches("d-1", "delivered").await;
+    let agent = pane_pid(&world, "loop/o+r+1");
+    let rename = |world: &World, name: &str| {
+        world.tmux.run(&["rename-session", "-t", "=loop/o+r+1", name]);
+    };
+    rename(&world, "mine");
+    eventually("it is seen under its new name", async || {
+        let (_, out, _) = world.run(&["sessions", "show", "1", "--json"]);
+        let state = serde_json::from_str::<serde_json::Value>(&out).unwrap()["state"].clone();
+        assert_ne!(state, "absent");
+        (state == "idle").then_some(())
+    })
+    .await;
+    assert!(world.run(&["sessions", "logs", "1"]).1.contains("Issue 1"));
+    world.post("c-1", "issue_comment", &payload::comment("o/r", 1, "alice", "more.")).await;
+    world.reaches("c-1", "delivered").await;
+    assert_eq!(world.sessions(), ["loop/o+r+1"], "it has its name back");
+    // Also by a receiver that never saw it under its own name.
+    rename(&world, "mine");
+    world.end(Signal::TERM);
+    world.start().await;
+    world.post("c-2", "issue_comment", &payload::comment("o/r", 1, "alice", "again.")).await;
+    world.reaches("c-2", "delivered").await;
+    assert_eq!(world.sessions(), ["loop/o+r+1"]);
+    assert_eq!(pane_pid(&world, "loop/o+r+1"), agent);
+    // And while somebody else's session has the name, which is left alone.
+    rename(&world, "mine");
+    world.tmux.run(&["new-session", "-d", "-s", "loop/o+r+1", "sleep", "600"]);
+    world.post("c-3", "issue_comment", &payload::comment("o/r", 1, "alice", "once more.")).await;
+    world.reaches("c-3", "delivered").await;
+    assert_eq!(pane_pid(&world, "mine"), agent);
+    assert_eq!(world.taken("o+r+1").len(), 4);
+    let (code, _, err) = world.run(&["sessions", "close", "1"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(world.sessions(), ["loop/o+r+1"], "the stranger's");
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_before_an_event_has_failed_until_it_is_back() {
+    let mut world = World::new("defaultHarness: claude");
+    let fake = crate::refusals::claude_at(env!("CARGO_BIN_EXE_fake-harness"));
+    world.configure("defaultHarness: claude", &fake);
+    let file = world.project.join("fake-harness.json");
+    let script = |text: &str| std::fs::write(&file, text);
+    script(r#"{"turnMs": 60000}"#).unwrap();
+    world.start().await;
+    world.post("s", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    world.reaches("s", "delivered").await;
+    world.post("c", "issue_comment", &payload::comment("o/r", 1, "alice", "and then?")).await;
+    eventually("it waits for the turn's end", async || {
+        world.run(&["events", "c"]).1.contains("agent-busy").then_some(())
+    })
+    .await;
+    let show = || {
+        let (_, out, _) = world.run(&["sessions", "show", "1", "--json"]);
+        serde_json::from_str::<serde_json::Value>(&out).unwrap()
+    };
+    script("{}").unwrap();
+    let pid: i32 = pane_pid(&world, "loop/o+r+1").trim().parse().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::KILL)
+        .unwrap();
+    let why = eventually("it has failed", async || {
+        let shown = show();
+        assert!(shown["status"] == "failed" || shown["failure"].is_null(), "{shown}");
+        shown["failure"].as_str().map(str::to_owned)
+    })
+    .await;
+    assert!(why.starts_with("the agent ended before it took a text"), "{why}");
+    world.reaches("c", "delivered").await;
+    let shown = show();
+    assert_eq!((&shown["status"], &shown["failure"]), (&"active".into(), &json!(null)));
+}

@@ -252,6 +252,37 @@ async fn a_turn_that_never_ends_is_ended_with_all_that_it_started() {
 }
 
 #[tokio::test]
+async fn what_a_finished_turn_left_running_ends_with_it_also_after_a_restart() {
+    let mut world = world("");
+    script(&world, json!({ "mode": "leaves-child" }));
+    let left = world.project.join("left");
+    world.start().await;
+    label(&world, "d-1").await;
+    let (state, reason, _) = ends(&world, "d-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted"));
+    assert_eq!(std::fs::read_to_string(&left).unwrap(), "bye\n");
+    // The next turn ends while no receiver runs.
+    script(&world, json!({ "mode": "leaves-child", "turnMs": 1000 }));
+    comment(&world, "c-1", "more.").await;
+    eventually("the turn runs", async || {
+        (std::fs::read_to_string(&left).unwrap() == "here\n").then_some(())
+    })
+    .await;
+    world.end(Signal::KILL);
+    eventually("the turn ended", async || {
+        let (_, records) = transcripts(&world).pop()?;
+        let ended = records.iter().filter(|record| record["type"] == "assistant").count();
+        (ended == 2).then_some(())
+    })
+    .await;
+    assert_eq!(std::fs::read_to_string(&left).unwrap(), "here\n", "nobody was there to end it");
+    world.start().await;
+    let (state, _, _) = ends(&world, "c-1").await;
+    assert_eq!(state, "delivered");
+    assert_eq!(std::fs::read_to_string(&left).unwrap(), "bye\n");
+}
+
+#[tokio::test]
 async fn a_hundred_megabytes_of_output_are_drained_and_bounded() {
     let mut world = world("");
     script(&world, json!({ "mode": "huge" }));

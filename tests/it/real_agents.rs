@@ -3,6 +3,7 @@
 //! on loopback. `scripts/fetch-harnesses .tools` installs them; without one its
 //! tests say so and pass.
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -28,7 +29,8 @@ fn installed(name: &str, version: &str) -> Option<PathBuf> {
     if program.is_file() {
         return Some(program);
     }
-    eprintln!("skipped: no {name} {version} (scripts/fetch-harnesses .tools installs it)");
+    let say = "`scripts/fetch-harnesses .tools` installs it";
+    let _ = writeln!(std::io::stderr(), "SKIPPED: no {name} {version}: {say}");
     None
 }
 

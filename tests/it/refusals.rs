@@ -205,6 +205,6 @@ async fn claude_is_started_told_of_events_and_resumed_through_its_own_interface(
     assert!(arguments.contains("--resume") && !arguments.contains("long story"), "{arguments}");
 }
 
-fn claude_at(path: &str) -> String {
+pub fn claude_at(path: &str) -> String {
     format!("  claude:\n    path: {path}\n")
 }

@@ -70,10 +70,20 @@ async fn a_broken_file_is_refused_and_the_receiver_goes_on() {
     // A status, too, is told with a broken file; and it still obeys the old one.
     let (code, out, _) = world.run(&["gh-webhook", "status"]);
     assert!(code == 0 && out.contains("(changed on disk)"), "{out}");
+    // It tells of the refusal too: who reads it may not be who asked.
+    assert!(out.contains("\nreload         refused at 20"), "{out}");
+    assert!(out.contains("config.yaml:5:3: unknown key `rnner`\n"), "{out}");
+    assert!(out.contains("\n  hint: did you mean `runner`?"), "{out}");
+    let status = json(&world.run(&["gh-webhook", "status", "--json"]).1);
+    let refused = &status["reloadRefused"];
+    assert!(refused["at"].as_str().unwrap().ends_with('Z'), "{status}");
+    assert!(refused["why"].as_str().unwrap().contains("unknown key `rnner`"), "{status}");
     std::fs::write(world.config(), &good).unwrap();
     let (code, out, err) = world.run(&["gh-webhook", "reload"]);
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
     assert!(err.contains("Nothing in the configuration has changed"), "{err}");
+    let status = json(&world.run(&["gh-webhook", "status", "--json"]).1);
+    assert_eq!(status["reloadRefused"], serde_json::Value::Null);
 }
 
 #[tokio::test]

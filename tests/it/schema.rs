@@ -74,6 +74,15 @@ fn check(schema: &Value, value: &Value, at: &str, found: &mut Vec<String>) {
                     check(rule, value, &format!("{at}[{index}]"), found);
                 }
             }
+            "anyOf" => {
+                let tried = rule.as_array().unwrap().iter().map(|branch| {
+                    let mut faults = Vec::new();
+                    check(branch, value, at, &mut faults);
+                    faults
+                });
+                // The nearest one tells most.
+                found.extend(tried.min_by_key(Vec::len).unwrap());
+            }
             known => assert!(KNOWN.contains(&known), "the checker does not know `{known}`"),
         }
     }
@@ -89,4 +98,7 @@ fn the_checker_finds_faults() {
     for bad in ["{}", "[]", r#"{"a":["y"]}"#, r#"{"a":[],"b":1}"#, r#"{"a":1}"#] {
         assert!(!faults(&schema, &serde_json::from_str(bad).unwrap()).is_empty(), "{bad}");
     }
+    let either = serde_json::json!({ "anyOf": [schema, { "type": "string" }] });
+    assert_eq!(faults(&either, &serde_json::json!("x")), Vec::<String>::new());
+    assert!(!faults(&either, &serde_json::json!(1)).is_empty());
 }

@@ -157,6 +157,10 @@ fn files_stay_short() {
         assert!(code <= MAX_CODE_LINES, "{} has {code} lines of code", source.path);
         assert!(all <= MAX_LINES, "{} has {all} lines", source.path);
     }
+    for source in rust_files("tests") {
+        let all = source.text.lines().count();
+        assert!(all <= MAX_LINES, "tests/{} has {all} lines", source.path);
+    }
 }
 
 #[test]

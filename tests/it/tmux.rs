@@ -133,6 +133,45 @@ async fn a_dead_pane_is_typed_into_by_nobody_and_its_server_lives() {
 }
 
 #[tokio::test]
+async fn the_last_words_of_a_full_screen_are_the_programs_own() {
+    let world = world().await;
+    world.recorder("o/r#2").await;
+    // A person's own wording for dead panes does not come in between.
+    world.server.run(&["set-option", "-gw", "remain-on-exit-format", "#[fg=red]it was"]);
+    let full = "n=0; while [ $n -lt 50 ]; do echo line $n; n=$((n+1)); done";
+    // What comes in a program's last instant is lost in 3.3a, and of some that end
+    // it never learns how (docs/tmux.md): neither is asked for here.
+    for (number, end, said, how) in [
+        (3, "printf 'the last words'; exit 3", "the last words", "exit code 3"),
+        (4, "echo 'the last words'; exit 0", "the last words", "exit code 0"),
+        (5, "printf 'Pane is dead, said'; exit 255", "Pane is dead, said", "exit code 255"),
+        (6, "printf 'the last words'; kill -9 $$", "the last words", "signal "),
+    ] {
+        let item = format!("o/r#{number}");
+        let pane = world
+            .start(&item, &format!("{full}; {}", end.replace("; ", "; sleep 0.3; ")))
+            .await
+            .unwrap();
+        let told =
+            eventually("it is dead", async || match world.tmux.look(&pane).await.unwrap().state {
+                PaneState::Dead(told) => Some(told),
+                _ => None,
+            })
+            .await;
+        assert!(told.starts_with(how) || told == "an unknown status", "{told}");
+        let lines = world.tmux.last_lines(&pane, 3).await.unwrap();
+        assert_eq!(lines, ["line 48", "line 49", said]);
+    }
+    // What a living program says is its own.
+    let pane = world.start("o/r#7", "printf 'Pane is dead (no)'; exec sleep 600").await.unwrap();
+    eventually("it has spoken", async || {
+        let lines = world.tmux.last_lines(&pane, 3).await.unwrap();
+        (lines == ["Pane is dead (no)"]).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn in_copy_mode_nothing_is_pasted_but_a_submit_key_reaches_the_program() {
     let world = world().await;
     let (pane, file) = world.recorder("o/r#1").await;
@@ -165,6 +204,29 @@ async fn a_strangers_session_of_our_name_is_left_alone() {
     world.server.run(&["new-session", "-d", "-s", "loop/o+r+1", "sleep", "600"]);
     assert!(matches!(world.start("o/r#1", "cat").await, Err(TmuxError::NotOurs { .. })));
     assert!(world.server.run(&["ls"]).contains("loop/o+r+1"));
+}
+
+#[tokio::test]
+async fn a_session_that_a_person_renamed_is_found_typed_into_and_named_again() {
+    let world = world().await;
+    let (pane, file) = world.recorder("o/r#1").await;
+    let slug = item("o/r#1").slug();
+    world.server.run(&["rename-session", "-t", &pane.session_id, "mine | now"]);
+    let found = world.tmux.find_of(&slug).await.unwrap().unwrap();
+    assert!(found.is_the_same_as(&pane) && found.name == "mine | now", "{found:?}");
+    // One that is being typed into when it is renamed goes on.
+    assert_eq!(world.tmux.look(&pane).await.unwrap().state, PaneState::Live);
+    world.tmux.paste(&pane, &marker(1), "x").await.unwrap();
+    content(&file, 13).await;
+    // Somebody else's session has the name meanwhile: ours keeps what it has.
+    world.server.run(&["new-session", "-d", "-s", "loop/o+r+1", "sleep", "600"]);
+    let found = world.tmux.rename_back(found, &slug).await;
+    assert_eq!(found.name, "mine | now");
+    assert!(world.tmux.find_of(&slug).await.unwrap().unwrap().is_the_same_as(&pane));
+    world.server.run(&["kill-session", "-t", "=loop/o+r+1"]);
+    let found = world.tmux.rename_back(found, &slug).await;
+    assert_eq!(found.name, "loop/o+r+1");
+    assert!(world.tmux.find("loop/o+r+1").await.unwrap().unwrap().is_the_same_as(&pane));
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use crate::base::text::visible;
 
 /// A lock file that this process holds until the value is dropped. Its content
@@ -75,15 +77,38 @@ impl LockFile {
     }
 }
 
+/// Whether a process holds this lock. It is not made where it is not there.
+pub fn is_held(path: &Path) -> bool {
+    let options = OpenOptions::new().read(true).custom_flags(FLAGS).open(path);
+    let Some(file) = options.ok().filter(is_regular) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// No link is followed: it could lead to a file of somebody else's, which would
+/// be made there or written over. And nothing that is no file is waited for.
+const FLAGS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
+
 fn open(path: &Path) -> Result<File, LockError> {
-    OpenOptions::new()
+    let io = |source| LockError::Io { path: path.to_path_buf(), source };
+    let refused = |why: &str| io(io::Error::other(why.to_owned()));
+    let opened = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(path)
-        .map_err(|source| LockError::Io { path: path.to_path_buf(), source })
+        .custom_flags(FLAGS)
+        .open(path);
+    match opened {
+        Ok(file) if is_regular(&file) => Ok(file),
+        Ok(_) => Err(refused("it is not a regular file")),
+        Err(_) if path.is_symlink() => Err(refused("it is a symbolic link, and none is followed")),
+        Err(source) => Err(io(source)),
+    }
+}
+
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|meta| meta.is_file())
 }
 
 #[cfg(test)]
@@ -99,6 +124,23 @@ mod tests {
         let error = LockFile::try_acquire(&path).unwrap_err();
         assert!(matches!(&error, LockError::Held { holder, .. } if holder == "pid 42"), "{error}");
         drop(first);
-        LockFile::try_acquire(&path).unwrap();
+        assert!(!is_held(&path));
+        let _third = LockFile::try_acquire(&path).unwrap();
+        assert!(is_held(&path));
+    }
+
+    #[test]
+    fn what_is_no_file_of_its_own_is_no_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("lock"), dir.path().join("target"));
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        let error = crate::base::failure::chain(&LockFile::try_acquire(&path).unwrap_err());
+        assert!(error.ends_with("it is a symbolic link, and none is followed"), "{error}");
+        assert!(!target.exists() && !is_held(&path));
+        fs_err::remove_file(&path).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+        let error = crate::base::failure::chain(&LockFile::try_acquire(&path).unwrap_err());
+        assert!(error.ends_with("it is not a regular file"), "{error}");
+        assert!(!is_held(&path));
     }
 }

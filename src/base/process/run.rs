@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use super::{Invocation, StoredInvocation};
 use crate::base::text::{cap, visible};
 
-/// How long a program that was asked to end may take before it is killed.
+/// How long a program that was asked to end may take before it is killed, and
+/// its output may stay open after it has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// What a finished program left.
@@ -82,9 +83,39 @@ pub enum ExecError {
 pub(crate) fn ending(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
+        (None, Some(signal)) => match signal_name(signal) {
+            Some(name) => format!("signal {signal} ({name})"),
+            None => format!("signal {signal}"),
+        },
         (None, None) => "an unknown status".to_owned(),
     }
+}
+
+/// The name of a signal that ends programs; its number differs by platform.
+fn signal_name(number: i32) -> Option<&'static str> {
+    let named = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+        (Signal::VTALARM, "SIGVTALRM"),
+        (Signal::PROF, "SIGPROF"),
+        (Signal::SYS, "SIGSYS"),
+    ];
+    named.into_iter().find(|(signal, _)| signal.as_raw() == number).map(|(_, name)| name)
 }
 
 impl Invocation {
@@ -98,7 +129,8 @@ impl Invocation {
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();
         let io_error = |source| ExecError::Io { command: self.display(), source };
-        let work = async {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let talk = async {
             let write = async {
                 if let Some(mut pipe) = stdin {
                     // A program that does not read all of its input has a reason to.
@@ -107,20 +139,33 @@ impl Invocation {
             };
             let ((), stdout, stderr) = tokio::join!(
                 write,
-                read_bounded(stdout, self.output_limit),
-                read_bounded(stderr, self.output_limit)
+                read_bounded(stdout, self.output_limit, &mut out),
+                read_bounded(stderr, self.output_limit, &mut err)
             );
-            Ok::<_, io::Error>((stdout?, stderr?))
+            stdout.and(stderr)
         };
         let mut guard = GroupGuard { group: group.filter(|_| self.own_group) };
         let finished = tokio::time::timeout(self.deadline, async {
-            let (stdout, stderr) = work.await?;
-            Ok::<_, io::Error>(Output { status: child.wait().await?, stdout, stderr })
+            let mut talk = std::pin::pin!(talk);
+            tokio::select! {
+                said = &mut talk => {
+                    said?;
+                    child.wait().await
+                }
+                status = child.wait() => {
+                    // One that it left behind may hold its output for ever.
+                    if let Ok(said) = tokio::time::timeout(GRACE, talk).await {
+                        said?;
+                    }
+                    status
+                }
+            }
         })
         .await;
         if let Ok(result) = finished {
             guard.group = None;
-            return result.map_err(io_error);
+            let status = result.map_err(io_error)?;
+            return Ok(Output { status, stdout: out, stderr: err });
         }
         // The group is signalled while the child is unreaped, so its id is still ours.
         if let Some(group) = group {
@@ -219,14 +264,17 @@ impl Drop for GroupGuard {
 
 /// Reads a stream to its end and keeps its first `limit` bytes, so that a
 /// program which writes without end is drained and not believed.
-async fn read_bounded(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
-    let Some(mut stream) = stream else { return Ok(Vec::new()) };
-    let mut kept = Vec::new();
+async fn read_bounded(
+    stream: Option<impl AsyncRead + Unpin>,
+    limit: usize,
+    kept: &mut Vec<u8>,
+) -> io::Result<()> {
+    let Some(mut stream) = stream else { return Ok(()) };
     let mut buffer = vec![0; 8192];
     loop {
         let read = stream.read(&mut buffer).await?;
         if read == 0 {
-            return Ok(kept);
+            return Ok(());
         }
         let room = limit.saturating_sub(kept.len()).min(read);
         kept.extend_from_slice(&buffer[..room]);
@@ -268,6 +316,13 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_child_that_keeps_the_output_keeps_no_one_waiting() {
+        let output = shell("sleep 3 & echo told").run().await.unwrap();
+        assert_eq!(output.stdout_text(), "told\n");
+        assert!(output.status.success());
+    }
+
+    #[tokio::test]
     async fn past_the_deadline_the_whole_group_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let pid_file = dir.path().join("pid");
@@ -294,6 +349,20 @@ mod tests {
             () = started => {}
         }
         is_gone(&pid_file).await;
+    }
+
+    #[tokio::test]
+    async fn input_that_is_not_read_stops_nobody() {
+        // More than a pipe holds, to one that ends, closes it, or is slow.
+        for (script, said) in [
+            ("exit 3", ""),
+            ("exec <&-; sleep 0.1; echo on; exit 3", "on\n"),
+            ("head -c 5; exit 3", "xxxxx"),
+            ("sleep 0.1; wc -c | tr -d ' '; exit 3", "1048576\n"),
+        ] {
+            let output = shell(script).stdin(vec![b'x'; 1 << 20]).run().await.unwrap();
+            assert_eq!((output.status.code(), output.stdout_text().as_str()), (Some(3), said));
+        }
     }
 
     #[tokio::test]

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use crate::base::failure::Failure;
+use crate::base::failure::{Failure, chain};
 use crate::base::text::visible;
 use crate::cli::setup::Loaded;
 use crate::cli::{Context, json};
-use crate::core::config::{SpawnPolicy, WITHOUT_EFFECT, is_among, lines};
+use crate::core::config::{EVENTS, SpawnPolicy, WITHOUT_EFFECT, is_among, lines};
+use crate::serve::receiver::Secret;
+use crate::serve::templates::read_templates;
 
 /// Check the configuration
 ///
@@ -22,7 +24,12 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
-    let loaded = match context.load() {
+    let loaded = context.load().and_then(|loaded| {
+        // The receiver would not start with them.
+        read_templates(&loaded.config.routing)?;
+        Ok(loaded)
+    });
+    let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(failure) if args.json => {
             let value = serde_json::json!({
@@ -34,7 +41,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    let notes = notes(&loaded);
+    let notes = notes(context, &loaded);
     if args.json {
         let value = serde_json::json!({
             "schema": 1, "valid": true, "file": loaded.file.display().to_string(),
@@ -50,7 +57,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn notes(loaded: &Loaded) -> Vec<String> {
+fn notes(context: &Context, loaded: &Loaded) -> Vec<String> {
     let set = lines(&loaded.text);
     let routing = &loaded.config.routing;
     let mut notes: Vec<_> = set
@@ -58,6 +65,19 @@ fn notes(loaded: &Loaded) -> Vec<String> {
         .filter(|(key, _)| is_among(key, WITHOUT_EFFECT))
         .map(|(key, line)| format!("line {line}: `{key}` has no effect in this version"))
         .collect();
+    let events = &loaded.config.webhooks.gh_webhook.events;
+    for event in events.iter().filter(|event| !EVENTS.contains(&event.as_str())) {
+        notes.push(format!(
+            "`webhooks.ghWebhook.events`: `{event}` is recorded, and acted on by nobody"
+        ));
+    }
+    if let Err(error) = Secret::load(&context.env, &loaded.config.webhooks.gh_webhook) {
+        notes.push(format!("no receiver can be started from here: {}", chain(&error)));
+    }
+    if !routing.spawn_workdir.is_dir() {
+        let path = visible(&routing.spawn_workdir.display().to_string());
+        notes.push(format!("`routing.spawnWorkdir`: there is no directory `{path}`"));
+    }
     if !routing.enabled {
         notes.push("`routing.enabled` is false: deliveries are only recorded".to_owned());
     } else if routing.authorized_users.is_empty() {

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::Context;
 use crate::base::text::visible_lines;
-use crate::core::config::Config;
-use crate::doctor::{Report, ToolId};
+use crate::core::config::{Config, leaves};
+use crate::doctor::{Finding, Report, ToolId};
 
 /// Variables whose values tell something about a fault and nothing of a person.
 const SHOWN: &[&str] =
@@ -64,6 +64,45 @@ pub(super) fn text(
     names(config, project).iter().fold(out, |out, (name, by)| replace_word(&out, name, by))
 }
 
+/// What is wrong with a configuration, without what stands in it: where it
+/// cannot be understood, nobody knows which of its words are names.
+pub(super) fn masked(mut about: Finding) -> Finding {
+    about.what = mask(&about.what);
+    // Its lines are shown with a pointer; the place is told with the fault.
+    about.evidence.retain(|line| !line.starts_with(' ') && !line.contains(" |"));
+    about.evidence.iter_mut().for_each(|line| *line = mask(line));
+    about.remedy = None;
+    about
+}
+
+/// Replaces what is quoted, but for the names of keys.
+fn mask(text: &str) -> String {
+    let keys = leaves(&Config::default());
+    let is_key = |quoted: &str| {
+        let quoted = quoted.split('[').next().unwrap_or_default();
+        keys.iter().any(|leaf| {
+            leaf.key
+                .strip_prefix(quoted)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    };
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['`', '"', '\'']) {
+        let mark = char::from(rest.as_bytes()[at]);
+        let (before, quoted) = rest.split_at(at + 1);
+        out.push_str(before);
+        let end = quoted.find(mark).unwrap_or(quoted.len());
+        out.push_str(if is_key(&quoted[..end]) { &quoted[..end] } else { "…" });
+        rest = &quoted[end..];
+        if let Some(behind) = rest.strip_prefix(mark) {
+            out.push(mark);
+            rest = behind;
+        }
+    }
+    out + rest
+}
+
 /// The names of project, repositories and their owners, the longest first. They
 /// can stand in any path, and a short one inside of other words.
 fn names(config: Option<&Config>, project: Option<&Path>) -> Vec<(String, &'static str)> {
@@ -115,6 +154,8 @@ fn secrets(context: &Context, config: Option<&Config>) -> Vec<(String, &'static 
         add(env.var(name), "[host]");
     }
     add(rustix::system::uname().nodename().to_str().ok(), "[host]");
+    let usual = Config::default().webhooks.gh_webhook.secret_env;
+    add(env.var(&usual), "[secret]");
     if let Some(config) = config {
         add(env.var(&config.webhooks.gh_webhook.secret_env), "[secret]");
         for user in &config.routing.authorized_users {
@@ -140,6 +181,12 @@ mod tests {
     fn a_name_is_replaced_as_a_word_wherever_it_stands() {
         let said = replace_word("~/src/app/x app+y apple map app", "app", "[repository]");
         assert_eq!(said, "~/src/[repository]/x [repository]+y apple map [repository]");
+    }
+
+    #[test]
+    fn a_fault_of_the_configuration_is_told_without_its_words() {
+        let said = mask("x.yaml:2:3: `routing.repositories[1]` is not `octo7`: \"hunter2\" is `a");
+        assert_eq!(said, "x.yaml:2:3: `routing.repositories[1]` is not `…`: \"…\" is `…");
     }
 
     #[test]

@@ -1,25 +1,28 @@
 //! `--install`, `--uninstall` and `--list`: the tools that the-loop keeps itself.
 
-use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Mutex;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::Context;
+use super::notes::Notes;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
-use crate::base::terminal::{Printer, table};
+use crate::base::files::lock::LockError;
+use crate::base::process::shell_word;
+use crate::base::terminal::table;
+use crate::base::text::visible;
 use crate::cli::json::render;
-use crate::core::platform::Host;
+use crate::core::platform::{Host, Pin};
 use crate::doctor::install::source::Source;
 use crate::doctor::install::store::Store;
-use crate::doctor::install::{InstallError, Progress, install};
+use crate::doctor::install::{InstallError, install};
+use crate::doctor::trouble::Trouble;
 use crate::doctor::{ToolId, host};
 
-/// A tool that the program can keep, and a version of it.
+/// A tool that the program can keep, and a version of it. Written as it was asked
+/// for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) id: ToolId,
@@ -46,15 +49,21 @@ impl std::str::FromStr for Wanted {
     }
 }
 
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.id.as_str())?;
+        self.version.iter().try_for_each(|version| write!(f, "@{}", visible(version)))
+    }
+}
+
 fn installable() -> Vec<ToolId> {
     ToolId::ALL.into_iter().filter(|id| !id.data().pins.is_empty()).collect()
 }
 
 /// Where builds come from.
 pub(super) fn source(context: &Context, offline: Option<&Path>) -> Result<Source, Failure> {
-    Source::choose(&context.env, offline).map_err(|error| {
-        Failure::new(Kind::Usage, "there is nowhere to install from").because(error)
-    })
+    Source::choose(&context.env, offline)
+        .map_err(|error| Failure::new(Kind::Usage, "nothing can be installed so").because(error))
 }
 
 /// Installs.
@@ -68,7 +77,7 @@ pub(super) async fn install_all(
     let host = host::gather(&context.env).await;
     let store = Store::new(dirs);
     let source = source(context, offline)?;
-    let (mut installed, mut failed, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut installed, mut failures) = (Vec::new(), Vec::new());
     // What one of them lacks is no fault of the others.
     for wanted in wanted {
         match install_one(context, &host, &store, &source, wanted).await {
@@ -78,30 +87,41 @@ pub(super) async fn install_all(
                 }
                 installed.push(line.json);
             }
-            Err(failure) => {
-                let name = wanted.id.as_str();
-                failed.push(json!({ "id": name, "why": chain(&failure) }));
-                failures.push((name, failure));
-            }
+            Err(failure) => failures.push((wanted, failure)),
         }
     }
+    finish(context, as_json, "installed", &installed, failures)
+}
+
+/// Says what was done of several things, and of each that was not done why.
+fn finish(
+    context: &Context,
+    as_json: bool,
+    verb: &str,
+    done: &[serde_json::Value],
+    mut failures: Vec<(&Wanted, Failure)>,
+) -> Result<ExitCode, Failure> {
     if as_json {
-        let mut done = json!({ "schema": 1, "installed": installed });
+        let mut result = json!({ "schema": 1, verb: done });
+        let failed: Vec<_> = failures
+            .iter()
+            .map(|(wanted, failure)| json!({ "id": wanted.id.as_str(), "why": chain(failure) }))
+            .collect();
         if !failed.is_empty() {
-            done["failed"] = failed.into();
+            result["failed"] = failed.into();
         }
-        context.printer.data(&render(&done))?;
+        context.printer.data(&render(&result))?;
     }
     match failures.len() {
         0 => Ok(ExitCode::SUCCESS),
         1 => Err(failures.remove(0).1),
         _ => {
-            let names: Vec<_> = failures.iter().map(|(name, _)| *name).collect();
+            let names: Vec<_> = failures.iter().map(|(wanted, _)| wanted.to_string()).collect();
             let names = names.join(" and ");
             for (_, failure) in &failures {
                 context.printer.note(failure.render(context.printer.is_verbose()).trim_end());
             }
-            Err(Failure::failed(format!("{names} were not installed")))
+            Err(Failure::failed(format!("{names} were not {verb}")))
         }
     }
 }
@@ -125,10 +145,10 @@ async fn install_one(
         let failure = Failure::refused(error.to_string());
         remedy.commands.into_iter().chain(remedy.note).fold(failure, Failure::hint)
     })?;
-    let progress = Notes::new(context.printer);
+    let progress = Notes::new(context);
     let done = install(&context.env, wanted.id, pin, store, source, &progress)
         .await
-        .map_err(|error| explain(name, &pin.version, &pin.url, &error))?;
+        .map_err(|error| explain(name, pin, source, &error))?;
     let path = done.installed.path.display();
     let state = if done.was_there { "is already installed" } else { "installed" };
     Ok(Line {
@@ -142,21 +162,64 @@ async fn install_one(
     })
 }
 
-fn explain(name: &str, version: &str, url: &str, error: &InstallError) -> Failure {
+fn explain(name: &str, pin: &Pin, source: &Source, error: &InstallError) -> Failure {
+    let (version, url) = (&pin.version, &pin.url);
     let failure =
         Failure::failed(format!("could not install {name} {version}")).because(chain(error));
+    let elsewhere = format!("or: the-loop doctor --install {name}@{version} --offline DIR");
+    let mirror = matches!(source, Source::Mirror(_)).then_some("THE_LOOP_MIRROR");
     match error {
         InstallError::NotInFolder { .. } => failure.hint(format!("get it from {url}")),
-        InstallError::WrongDigest { .. } => {
-            failure.hint("nothing was changed; what was installed before is still in its place")
+        InstallError::WrongDigest { is_web_page, .. } => {
+            let kept = "nothing was changed; what was installed before is still in its place";
+            match is_web_page {
+                true => failure
+                    .hint("a proxy or a network may want a login first: open the URL in a browser")
+                    .hint(kept),
+                false => failure.hint(kept),
+            }
         }
+        InstallError::Status { status: 404 | 410, .. } => match mirror {
+            Some(_) => {
+                let path = url.split_once("//").and_then(|(_, rest)| rest.split_once('/'));
+                let path = path.map_or(url.as_str(), |(_, path)| path);
+                failure
+                    .hint(format!("the mirror must hold /{path}"))
+                    .hint(format!("or unset THE_LOOP_MIRROR: it is at {url}"))
+            }
+            None => failure.hint("the release may have been taken away").hint(elsewhere),
+        },
+        InstallError::Status { status: 401 | 403 | 407, .. } => {
+            failure.hint("the server, or a proxy before it, wants to know who asks").hint(elsewhere)
+        }
+        InstallError::Certificate { .. } => failure
+            .hint("SSL_CERT_FILE names a file with the authorities that are trusted")
+            .hint(elsewhere),
+        InstallError::Download { .. } if mirror.is_some() => failure
+            .hint("is THE_LOOP_MIRROR right? Then run it again: what came is kept")
+            .hint(elsewhere),
         InstallError::Download { .. }
         | InstallError::Status { .. }
         | InstallError::TooManyTries { .. } => failure
-            .hint("run it again: it goes on where it was cut off")
-            .hint(format!("or: the-loop doctor --install {name}@{version} --offline DIR")),
+            .hint("run it again: what came is kept")
+            .hint("where a proxy is needed, HTTPS_PROXY names it")
+            .hint(elsewhere),
+        InstallError::DoesNotRun { why, .. } if matches!(**why, Trouble::Denied) => {
+            failure.hint("set THE_LOOP_HOME to a directory from which programs can be run")
+        }
+        InstallError::File { .. } => {
+            failure.hint("`the-loop doctor --only disk` says what stands in the way there")
+        }
+        InstallError::Lock { source: LockError::Io { path, .. }, .. } if is_odd(path) => {
+            failure.hint(format!("remove it: rm {}", shell_word(&path.to_string_lossy())))
+        }
         _ => failure,
     }
+}
+
+/// Whether something stands at the place of a lock that can be none.
+fn is_odd(lock: &Path) -> bool {
+    fs_err::symlink_metadata(lock).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
 /// Takes managed tools away.
@@ -167,32 +230,34 @@ pub(super) async fn uninstall_all(
     as_json: bool,
 ) -> Result<ExitCode, Failure> {
     let store = Store::new(dirs);
-    let progress = Notes::new(context.printer);
-    let mut removed = Vec::new();
+    let progress = Notes::new(context);
+    let (mut removed, mut failures) = (Vec::new(), Vec::new());
+    // What one of them is used for is no fault of the others.
     for wanted in wanted {
         let name = wanted.id.as_str();
-        let gone = store.uninstall(wanted.id, wanted.version.as_deref(), &progress).await.map_err(
-            |error| {
+        match store.uninstall(wanted.id, wanted.version.as_deref(), &progress).await {
+            Ok(gone) => {
+                for installed in gone {
+                    let path = installed.path.display().to_string();
+                    let version = installed.version;
+                    if !as_json {
+                        context.printer.data(&format!("{name} {version} removed: {path}"))?;
+                    }
+                    removed.push(json!({ "id": name, "version": version, "path": path }));
+                }
+            }
+            Err(error) => {
                 let failure =
-                    Failure::refused(format!("{name} was not removed")).because(chain(&error));
-                match error {
+                    Failure::refused(format!("{wanted} was not removed")).because(chain(&error));
+                let failure = match error {
                     InstallError::InUse { .. } => failure.hint("end what uses it, then again"),
                     _ => failure.hint("`the-loop doctor --list` shows what is installed"),
-                }
-            },
-        )?;
-        for installed in gone {
-            let path = installed.path.display().to_string();
-            if !as_json {
-                context.printer.data(&format!("{name} {} removed: {path}", installed.version))?;
+                };
+                failures.push((wanted, failure));
             }
-            removed.push(json!({ "id": name, "version": installed.version, "path": path }));
         }
     }
-    if as_json {
-        context.printer.data(&render(&json!({ "schema": 1, "removed": removed })))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    finish(context, as_json, "removed", &removed, failures)
 }
 
 /// Shows the managed tools.
@@ -229,52 +294,4 @@ pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<Exit
         context.printer.data(text.trim_end())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Progress on standard error: a bar on a terminal, plain lines elsewhere.
-pub(crate) struct Notes {
-    printer: Printer,
-    is_terminal: bool,
-    bar: Mutex<Option<ProgressBar>>,
-}
-
-impl Notes {
-    pub(crate) fn new(printer: Printer) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
-        Self { printer, is_terminal, bar: Mutex::new(None) }
-    }
-}
-
-impl Progress for Notes {
-    fn say(&self, text: &str) {
-        self.done();
-        self.printer.note(text);
-    }
-
-    fn bytes(&self, here: u64, of: Option<u64>) {
-        if !self.is_terminal {
-            return;
-        }
-        let Ok(mut bar) = self.bar.lock() else { return };
-        let bar = bar.get_or_insert_with(|| {
-            let target = ProgressDrawTarget::stderr();
-            let template = match of {
-                Some(_) => "[{bar:30}] {bytes} of {total_bytes}, {eta} left",
-                None => "{spinner} {bytes}",
-            };
-            let style = ProgressStyle::with_template(template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("=> ");
-            ProgressBar::with_draw_target(of, target).with_style(style)
-        });
-        bar.set_position(here);
-    }
-
-    fn done(&self) {
-        if let Ok(mut bar) = self.bar.lock()
-            && let Some(bar) = bar.take()
-        {
-            bar.finish_and_clear();
-        }
-    }
 }

@@ -14,8 +14,8 @@ use crate::core::event;
 use crate::core::harness::Harnesses;
 use crate::core::routing::{self, Action, OwnVoice, prompt};
 use crate::serve::control;
-use crate::serve::daemon::read_templates;
 use crate::serve::sight::Sight;
+use crate::serve::templates::read_templates;
 use crate::state::inbox::{DeliveryKind, Inbox, InboxError, Replayed};
 use crate::state::registry::Registry;
 
@@ -121,7 +121,7 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
     let decision = routing::decide(&event, config, &view, &voice);
     let mut text = format!("{:<8} {}", decision.action.as_str(), decision.reason);
     let _ = write!(text, "\n  {}", decision.reason.explain());
-    if let Some(advice) = decision.reason.advice() {
+    if let Some(advice) = decision.reason.advice(id, decision.item.as_ref()) {
         let _ = write!(text, "\n  To change it: {advice}");
     }
     if let Some(item) = &decision.item {

@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::base::clock::Clock;
 use crate::base::failure::Failure;
+use crate::base::process::Household;
 use crate::base::text::visible_lines;
 use crate::cli::Context;
 use crate::cli::background::Background;
@@ -30,6 +31,7 @@ use crate::state::config_file;
 /// before it opens its port.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  the-loop gh-webhook start --runner tmux")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct Args {
     /// How new sessions are hosted, instead of `routing.runner`
     #[arg(long, value_name = "RUNNER", value_parser = ["process", "tmux"])]
@@ -162,7 +164,9 @@ async fn check(
     };
     let needs = crate::cli::doctor::needs_of(&config);
     let dirs = context.dirs()?;
+    let household = Household::enter();
     let report = doctor::examine(&context.env, &dirs, &config.tools, &needs).await;
+    drop(household);
     if let Some(text) = report.errors_text() {
         return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
             .hint("`the-loop doctor` shows every check"));

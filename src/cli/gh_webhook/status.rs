@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::base::failure::Failure;
-use crate::base::text::visible;
+use crate::base::text::{visible, visible_lines};
 use crate::cli::Context;
 use crate::serve::control::{self, Status};
 
@@ -54,7 +54,7 @@ fn render(status: &Status) -> String {
         .collect();
     let deliveries = if deliveries.is_empty() { "none".to_owned() } else { deliveries.join(", ") };
     let changed = if status.changed_on_disk { " (changed on disk)" } else { "" };
-    [
+    let mut lines = vec![
         format!("running        pid {} since {:.0}", status.pid, status.started_at),
         format!("receives on    {}", visible(&status.url)),
         format!("configuration  {}", visible(&status.config) + changed),
@@ -62,6 +62,10 @@ fn render(status: &Status) -> String {
         format!("last ping      {}", when(status.last_ping)),
         format!("last delivery  {}", when(status.last_delivery)),
         format!("deliveries     {deliveries}"),
-    ]
-    .join("\n")
+    ];
+    if let Some(refusal) = &status.reload_refused {
+        lines.push(format!("reload         refused at {:.0}; the old one stays:", refusal.at));
+        lines.extend(visible_lines(&refusal.why).lines().map(|line| format!("  {line}")));
+    }
+    lines.join("\n")
 }

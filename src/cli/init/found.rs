@@ -1,14 +1,16 @@
 //! What can be found out about this place without asking anybody: the
-//! repository, the person, the agent. Nothing of it needs the network.
+//! repository, the person, the agent. Nothing of it needs the network; the GitHub
+//! CLI may use it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::gh;
 use super::remotes::{self, Remote};
 use crate::base::dirs::Dirs;
 use crate::base::ids::GITHUB;
 use crate::cli::Context;
-use crate::core::config::{Tools, gh_logins};
+use crate::core::config::Tools;
 use crate::doctor::tool::{Tool, ToolId};
 use crate::doctor::{self};
 
@@ -26,6 +28,8 @@ pub(super) struct Found {
     pub(super) other_hosts: Vec<String>,
     /// The person's login, and who told it.
     pub(super) login: Option<(String, &'static str)>,
+    /// The host at which the GitHub CLI's log-in is not taken any more.
+    pub(super) refused_at: Option<String>,
     /// Claude Code, when it is installed.
     pub(super) claude: Option<Tool>,
 }
@@ -34,22 +38,25 @@ impl Found {
     /// Looks around.
     pub(super) async fn look(context: &Context, dirs: &Dirs) -> Self {
         let tools = Tools::default();
-        let (git, claude) = tokio::join!(
+        let (git, claude, known) = tokio::join!(
             doctor::find(ToolId::Git, &context.env, dirs, &tools),
             doctor::find(ToolId::Claude, &context.env, dirs, &tools),
+            gh::accounts(&context.env),
         );
         let mut found = Self { claude, ..Self::default() };
-        let known = gh_hosts(context);
         if let Some(git) = &git {
             let cwd = context.env.cwd();
             found.root = said(git, cwd, &["rev-parse", "--show-toplevel"]).await.map(PathBuf::from);
             let listing = said(git, cwd, &["remote", "-v"]).await.unwrap_or_default();
-            let hosts: Vec<_> = known.iter().map(|(host, _)| host.clone()).collect();
+            let hosts: Vec<_> = known.iter().map(|account| account.host.clone()).collect();
             (found.remotes, found.other_hosts) = remotes::parse(&listing, &hosts);
         }
         let host = found.remotes.first().map_or(GITHUB, |remote| remote.repo.host());
-        let login = known.iter().find(|(known, _)| known == host);
-        found.login = match login.and_then(|(_, login)| login.clone()) {
+        let account = known.iter().find(|account| account.host == host);
+        if account.is_some_and(|account| account.is_refused) {
+            found.refused_at = Some(host.to_owned());
+        }
+        found.login = match account.and_then(|account| account.login.clone()) {
             Some(login) => Some((login, "the GitHub CLI")),
             None => match &git {
                 Some(git) if host == GITHUB => {
@@ -70,15 +77,4 @@ async fn said(git: &Tool, cwd: &Path, args: &[&str]) -> Option<String> {
     let invocation = git.invocation().args(args).cwd(cwd).deadline(GIT_WITHIN);
     let output = invocation.run_ok().await.ok()?;
     Some(output.stdout_text().trim_end().to_owned()).filter(|text| !text.is_empty())
-}
-
-fn gh_hosts(context: &Context) -> Vec<(String, Option<String>)> {
-    let env = &context.env;
-    let dir = env
-        .var_os("GH_CONFIG_DIR")
-        .map(PathBuf::from)
-        .or_else(|| env.var_os("XDG_CONFIG_HOME").map(|dir| Path::new(dir).join("gh")))
-        .or_else(|| env.home().map(|home| home.join(".config/gh")));
-    let text = dir.and_then(|dir| fs_err::read_to_string(dir.join("hosts.yml")).ok());
-    gh_logins(&text.unwrap_or_default())
 }

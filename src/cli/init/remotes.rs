@@ -33,6 +33,8 @@ pub(super) fn parse(listing: &str, known: &[String]) -> (Vec<Remote>, Vec<String
             remotes.push(Remote { name: name.to_owned(), repo });
         }
     }
+    // git lists them by name. Where one comes from is what it is about.
+    remotes.sort_by_key(|remote| remote.name != "origin");
     (remotes, others)
 }
 
@@ -112,5 +114,8 @@ mod tests {
             ]
         );
         assert_eq!(others, ["gitlab.com"]);
+        let listing =
+            "ghe\thttps://ghe.corp/o/x (fetch)\norigin\tgit@github.com:me/x.git (fetch)\n";
+        assert_eq!(parse(listing, &[]).0[0].name, "origin");
     }
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use super::{Context, Failure, Loaded, Registry, SessionStatus, Slug, drive, fit, resolve, tools};
-use crate::base::text::visible;
+use crate::base::text::{cap, visible};
 use crate::core::config::RunnerKind;
 
 /// Look at a session's agent, and type to it
@@ -43,7 +43,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     }
     let (tmux, pane) = context.block_on(async {
         let tmux = tools::tmux(context, &loaded).await?;
-        let pane = tmux.find(&slug.tmux_name()).await.map_err(|error| {
+        let pane = tmux.find_of(&slug).await.map_err(|error| {
             Failure::failed("tmux could not be asked for the session").because(error)
         })?;
         Ok((tmux, pane))
@@ -58,9 +58,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let is_inside = enclosing.split(',').nth(1) == Some(pane.server.as_str());
     let invocation = if is_inside && !args.read_only {
         let pane_id = context.env.var_os("TMUX_PANE").unwrap_or_default();
-        tmux.switch(&pane.name).env("TMUX", enclosing).env("TMUX_PANE", pane_id)
+        tmux.switch(&pane).env("TMUX", enclosing).env("TMUX_PANE", pane_id)
     } else {
-        tmux.attach(&pane.name, args.read_only)
+        tmux.attach(&pane, args.read_only)
     };
     Err(Failure::failed("could not attach").because(invocation.exec()))
 }
@@ -70,6 +70,30 @@ fn needs_terminal() -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::refused("attaching needs a terminal on standard input"))
+}
+
+/// Asks for a number from 1 to `most` until one is given. The end of the input
+/// (C-d) picks none.
+fn ask_number(context: &Context, most: usize) -> Result<usize, Failure> {
+    loop {
+        context.printer.note(&format!("which one? 1-{most} and Enter:"));
+        let mut answer = String::new();
+        let length = std::io::stdin()
+            .read_line(&mut answer)
+            .map_err(|error| Failure::failed("could not read the answer").because(error))?;
+        if length == 0 {
+            return Err(Failure::refused("none was picked"));
+        }
+        let answer = answer.trim();
+        match answer.parse() {
+            Ok(number) if (1..=most).contains(&number) => return Ok(number),
+            _ if answer.is_empty() => {}
+            _ => context.printer.note(&format!(
+                "`{}` is not a number from 1 to {most} (C-d picks none)",
+                visible(&cap(answer, 40))
+            )),
+        }
+    }
 }
 
 /// The session that is meant when none is named: the only one there is, or the
@@ -94,17 +118,8 @@ fn pick(context: &Context, loaded: &Loaded) -> Result<Slug, Failure> {
                 let line = format!("{:>3}  {item}  {title}", number + 1);
                 context.printer.note(&fit(line.trim_end(), 80));
             }
-            context.printer.note(&format!("which one? 1-{} and Enter:", open.len()));
-            let mut answer = String::new();
-            std::io::stdin()
-                .read_line(&mut answer)
-                .map_err(|error| Failure::failed("could not read the answer").because(error))?;
-            let number: usize = answer.trim().parse().unwrap_or(0);
-            number
-                .checked_sub(1)
-                .and_then(|index| open.get(index))
-                .map(|(slug, _)| (*slug).clone())
-                .ok_or_else(|| Failure::refused("none was picked"))
+            let number = ask_number(context, open.len())?;
+            Ok(open[number - 1].0.clone())
         }
         _ => {
             let names = open.iter().map(|(_, record)| {

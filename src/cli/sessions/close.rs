@@ -113,7 +113,7 @@ async fn close_here(
 async fn end_pane(context: &Context, loaded: &Loaded, slug: &Slug) -> Result<(), Failure> {
     let failed = |error| Failure::failed("could not end the agent").because(error);
     let tmux = tools::tmux(context, loaded).await?;
-    if let Some(pane) = tmux.find(&slug.tmux_name()).await.map_err(failed)?
+    if let Some(pane) = tmux.find_of(slug).await.map_err(failed)?
         && pane.is_of(slug)
     {
         pane_log::keep(&loaded.paths, slug, &tmux, &pane).await;

@@ -66,7 +66,7 @@ async fn of_pane(context: &Context, loaded: &Loaded, slug: &Slug) -> Result<Vec<
     let live = async {
         let tmux = tools::tmux(context, loaded).await?;
         let failed = |error| Failure::failed("tmux could not be asked").because(error);
-        match tmux.find(&slug.tmux_name()).await.map_err(failed)? {
+        match tmux.find_of(slug).await.map_err(failed)? {
             Some(pane) if pane.is_of(slug) => {
                 tmux.last_lines(&pane, pane_log::LINES).await.map_err(failed)
             }

@@ -58,17 +58,29 @@ impl Span {
     }
 }
 
+/// Why a text is no amount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    NoAmount,
+    TooMuch,
+}
+
 /// The number in front and the unit behind it, whatever its case.
-fn parse(text: &str, units: &[(&str, u64)], most: u64) -> Option<u64> {
+fn parse(text: &str, units: &[(&str, u64)], most: u64) -> Result<u64, Wrong> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim();
     let factor = if unit.is_empty() {
         1
     } else {
-        units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1
+        let mut fitting = units.iter().filter(|(name, _)| name.eq_ignore_ascii_case(unit));
+        fitting.next().ok_or(Wrong::NoAmount)?.1
     };
-    number.parse::<u64>().ok()?.checked_mul(factor).filter(|&number| number <= most)
+    if number.is_empty() {
+        return Err(Wrong::NoAmount);
+    }
+    let amount = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    amount.filter(|&amount| amount <= most).ok_or(Wrong::TooMuch)
 }
 
 /// In the largest unit that leaves no rest.
@@ -137,6 +149,7 @@ struct Amount {
     units: &'static [(&'static str, u64)],
     most: u64,
     expected: &'static str,
+    at_most: &'static str,
 }
 
 impl Visitor<'_> for Amount {
@@ -151,8 +164,12 @@ impl Visitor<'_> for Amount {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
-        parse(text, self.units, self.most).ok_or_else(|| {
-            E::custom(format!("`{}` is not {}", visible(&cap(text, 60)), self.expected))
+        parse(text, self.units, self.most).map_err(|wrong| {
+            let text = visible(&cap(text, 60));
+            match wrong {
+                Wrong::NoAmount => E::custom(format!("`{text}` is not {}", self.expected)),
+                Wrong::TooMuch => E::custom(format!("`{text}` is more than {}", self.at_most)),
+            }
         })
     }
 }
@@ -160,15 +177,19 @@ impl Visitor<'_> for Amount {
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expected = "a size, as in `512MB` (units: B, KB, MB, GB)";
-        deserializer.deserialize_any(Amount { units: SIZES, most: MOST_BYTES, expected }).map(Self)
+        let at_most = "1048576GB";
+        deserializer
+            .deserialize_any(Amount { units: SIZES, most: MOST_BYTES, expected, at_most })
+            .map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expected = "a span of time, as in `30m` (units: s, m, h, d)";
+        let at_most = "36525d";
         deserializer
-            .deserialize_any(Amount { units: SPANS, most: MOST_SECONDS, expected })
+            .deserialize_any(Amount { units: SPANS, most: MOST_SECONDS, expected, at_most })
             .map(Self)
     }
 }
@@ -185,14 +206,20 @@ mod tests {
         for text in ["0", "90s", "30m", "36h", "30d"] {
             assert_eq!(Span(parse(text, SPANS, MOST_SECONDS).unwrap()).to_string(), text);
         }
-        assert_eq!(parse("16 kb", SIZES, MOST_BYTES), Some(16 << 10));
-        assert_eq!(parse("90", SPANS, MOST_SECONDS), Some(90));
+        assert_eq!(parse("16 kb", SIZES, MOST_BYTES), Ok(16 << 10));
+        assert_eq!(parse("90", SPANS, MOST_SECONDS), Ok(90));
+        // What is said of too much is the most there is.
+        assert_eq!(parse("1048576GB", SIZES, MOST_BYTES), Ok(MOST_BYTES));
+        assert_eq!(parse("36525d", SPANS, MOST_SECONDS), Ok(MOST_SECONDS));
     }
 
     #[test]
-    fn what_is_no_amount_is_none() {
-        for text in ["", "KB", "-1", "1.5GB", "1TB", "99999999999999999999", "9999999GB"] {
-            assert_eq!(parse(text, SIZES, MOST_BYTES), None, "{text}");
+    fn what_is_no_amount_is_none_and_too_much_is_told_apart() {
+        for text in ["", "KB", "-1", "1.5GB", "1TB", "99999999TB"] {
+            assert_eq!(parse(text, SIZES, MOST_BYTES), Err(Wrong::NoAmount), "{text}");
+        }
+        for text in ["99999999999999999999", "9999999GB", "1048577GB"] {
+            assert_eq!(parse(text, SIZES, MOST_BYTES), Err(Wrong::TooMuch), "{text}");
         }
     }
 }

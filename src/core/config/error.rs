@@ -4,6 +4,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
 use super::locate::Spot;
 use crate::base::text::visible;
 
@@ -116,7 +118,8 @@ pub(super) fn yaml_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The source line with a caret below the token at the spot.
+/// The source line with a caret below the token at the spot. Widths are those of
+/// a terminal's cells, of which a Chinese character takes two and an accent none.
 fn excerpt(text: &str, spot: Spot) -> Option<String> {
     let lines = yaml_lines(text);
     let line = *lines.get(spot.line.checked_sub(1)?)?;
@@ -127,21 +130,47 @@ fn excerpt(text: &str, spot: Spot) -> Option<String> {
         Some(at) => (format!("{} …", &line[..at]), token),
         None => (line.to_owned(), token),
     };
-    let shown: Vec<char> = visible_source(&shown).chars().collect();
-    let column = visible_source(&before).chars().count().min(shown.len());
-    let width = visible_source(&token).chars().count().clamp(1, WINDOW);
+    let shown = visible_source(&shown);
+    let column = visible_source(&before).width().min(shown.width());
+    let width = visible_source(&token).width().clamp(1, WINDOW);
 
     let skip = if column + width.min(20) > WINDOW { column.saturating_sub(WINDOW / 2) } else { 0 };
+    let (skip, rest) = cells(&shown, skip);
     let cut_left = if skip > 0 { "…" } else { "" };
-    let cut_right = if shown.len() > skip + WINDOW { "…" } else { "" };
-    let shown: String = shown.into_iter().skip(skip).take(WINDOW).collect();
-    let indent = " ".repeat(column - skip + usize::from(skip > 0));
-    let caret = "^".repeat(width.min(WINDOW - (column - skip).min(WINDOW - 1)));
+    let taken = rest.len() - last_cells(rest, WINDOW).len();
+    let cut_right = if taken < rest.len() { "…" } else { "" };
+    let column = column.saturating_sub(skip);
+    let indent = " ".repeat(column + usize::from(skip > 0));
+    let caret = "^".repeat(width.min(WINDOW - column.min(WINDOW - 1)));
 
     let number = spot.line.to_string();
     let margin = " ".repeat(number.len());
-    let shown = format!("{cut_left}{shown}{cut_right}");
+    let shown = format!("{cut_left}{}{cut_right}", &rest[..taken]);
     Some(format!("{margin} |\n{number} | {}\n{margin} | {indent}{caret}", shown.trim_end()))
+}
+
+/// Skips at least `wanted` cells: how many they were, and what follows.
+fn cells(text: &str, wanted: usize) -> (usize, &str) {
+    let mut skipped = 0;
+    for (at, c) in text.char_indices() {
+        if skipped >= wanted {
+            return (skipped, &text[at..]);
+        }
+        skipped += c.width().unwrap_or(0);
+    }
+    (skipped, "")
+}
+
+/// What follows at most `limit` cells.
+fn last_cells(text: &str, limit: usize) -> &str {
+    let mut taken = 0;
+    for (at, c) in text.char_indices() {
+        taken += c.width().unwrap_or(0);
+        if taken > limit {
+            return &text[at..];
+        }
+    }
+    ""
 }
 
 /// A line of the file, fit for a terminal, with its indentation.
@@ -160,13 +189,17 @@ fn secret_at(line: &str) -> Option<usize> {
 /// The token at the start of `rest`: a key, a quoted or a plain value.
 fn token(rest: &str) -> &str {
     let Some(first) = rest.chars().next() else { return rest };
+    if first == '\t' {
+        return &rest[..rest.len() - rest.trim_start_matches('\t').len()];
+    }
     if matches!(first, '"' | '\'') {
         return rest[1..].find(first).map_or(rest, |end| &rest[..end + 2]);
     }
     if matches!(first, '[' | '{') {
         return &rest[..1];
     }
-    let end = [": ", " #", ",", "]", "}"].iter().filter_map(|stop| rest.find(stop)).min();
+    let stops = [": ", ":\t", " #", "\t#", ",", "]", "}"];
+    let end = stops.iter().filter_map(|stop| rest.find(stop)).min();
     let token = &rest[..end.unwrap_or(rest.len())].trim_end();
     token.strip_suffix(':').unwrap_or(token)
 }
@@ -189,6 +222,22 @@ mod tests {
     #[test]
     fn what_acts_on_a_terminal_moves_the_caret_and_nothing_else() {
         assert_eq!(shown("\u{202e}a: b", 1, 5), "  |\n1 | \\u{202e}a: b\n  |            ^");
+    }
+
+    #[test]
+    fn tabs_and_wide_characters_keep_the_caret_straight() {
+        assert_eq!(shown("a:\tb\t# c", 1, 4), "  |\n1 | a:    b    # c\n  |       ^");
+        assert_eq!(shown("{键: 值 }", 1, 5), "  |\n1 | {键: 值 }\n  |      ^^");
+        assert_eq!(shown("\t\ta: b", 1, 1), "  |\n1 |         a: b\n  | ^^^^^^^^");
+        // An accent of its own takes no cell.
+        assert_eq!(shown("e\u{301}e\u{301}: b", 1, 7), "  |\n1 | e\u{301}e\u{301}: b\n  |     ^");
+        let text = format!("k: [{}, 错误]", "字".repeat(100));
+        let shown = shown(&text, 1, 107);
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(lines.iter().all(|line| line.width() <= 80), "{shown}");
+        let column = lines[2].find('^').unwrap();
+        let (_, rest) = cells(lines[1], column);
+        assert_eq!((rest, lines[2].matches('^').count()), ("错误]", 4));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::error::{ConfigError, is_secret};
 use super::locate::{Spot, What, locate};
-use super::model::Config;
+use super::model::{Config, EVENT_NAMES, EVENTS};
 use super::suggest::{nearest, one_of};
 use super::tree::{Node, Step, dotted};
 use super::values::NO_PASSWORD;
@@ -57,13 +57,26 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
     }
     let tree: Node =
         serde_yaml::from_str(text).map_err(|error| syntax::explain(file, text, &error))?;
+    if let Some(path) = tree.merge_key() {
+        return Err(ConfigError::whole(file, "a merge key (`<<`) is not supported")
+            .at(text, locate(text, &path, What::Key(0)))
+            .hint("write the keys themselves here; an alias (`*name`) for a whole\n      value is fine"));
+    }
     if let Some(path) = tree.duplicate() {
         return Err(duplicate(file, text, &path));
     }
     let config =
         Config::deserialize(&tree).map_err(|fault| explain(file, text, &fault.arrived()))?;
     harnesses::check(file, text, &config)?;
-    Ok(config)
+    match config.clash() {
+        Some(clash) => {
+            let path: Vec<_> = clash.key.split('.').map(|key| Step::Key(key.to_owned())).collect();
+            Err(ConfigError::whole(file, format!("`{}`: {}", clash.key, clash.what))
+                .at(text, locate(text, &path, What::Value))
+                .hint(clash.remedy))
+        }
+        None => Ok(config),
+    }
 }
 
 /// Where brackets are nested so deeply that no configuration can be meant. The
@@ -120,7 +133,14 @@ fn explain(file: &Path, text: &str, fault: &Fault) -> ConfigError {
         FaultKind::UnknownKey { known } => unknown_key(error, path, known),
         FaultKind::UnknownValue { value, known } => {
             let message = format!("unknown value `{}` for {name}", shown(value));
-            suggest(error(message), nearest(value, known.iter().copied()), "values", known)
+            let near = nearest(value, known.iter().copied());
+            // Of GitHub's many events only those are worth a list that are acted on.
+            let (kind, told) = if *known == EVENT_NAMES {
+                ("events that are acted on", EVENTS)
+            } else {
+                ("values", *known)
+            };
+            suggest(error(message), near, kind, told)
         }
         FaultKind::WrongType { found: Found::Nothing, expected } => {
             error(format!("{name} has no value; it must be {expected}"))

@@ -12,9 +12,11 @@ use super::amounts::{ByteSize, Span};
 use super::values;
 use crate::base::ids::Repo;
 
+mod events;
 mod harness;
 mod terminal;
 
+pub use events::{EVENT_NAMES, EVENTS};
 pub use harness::*;
 pub use terminal::*;
 
@@ -196,21 +198,9 @@ pub struct GhWebhook {
     pub secret_file: Option<PathBuf>,
     /// The events that GitHub is asked to send.
     #[serde(deserialize_with = "values::events")]
+    #[schemars(schema_with = "events::schema")]
     pub events: Vec<String>,
 }
-
-/// The events that something is made of: what GitHub is asked for unless the
-/// configuration says otherwise.
-pub const EVENTS: &[&str] = &[
-    "issues",
-    "issue_comment",
-    "pull_request",
-    "pull_request_review",
-    "pull_request_review_comment",
-    "check_run",
-    "workflow_run",
-    "status",
-];
 
 impl Default for GhWebhook {
     fn default() -> Self {

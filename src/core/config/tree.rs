@@ -54,19 +54,32 @@ pub(super) fn dotted(path: &[Step]) -> String {
     out
 }
 
+/// A test of one key: all keys of the place, and the number of the one.
+type IsIt = dyn Fn(&[(String, Node)], usize) -> bool;
+
 impl Node {
     /// The first key that stands twice in one place, with the path to it.
     pub(super) fn duplicate(&self) -> Option<Vec<Step>> {
+        self.key_where(&|entries, at| entries[..at].iter().any(|(key, _)| *key == entries[at].0))
+    }
+
+    /// The first merge key, with the path to it.
+    pub(super) fn merge_key(&self) -> Option<Vec<Step>> {
+        self.key_where(&|entries, at| entries[at].0 == "<<")
+    }
+
+    /// The path to the first key that a test holds for.
+    fn key_where(&self, is_it: &IsIt) -> Option<Vec<Step>> {
         match self {
             Self::Map(entries) => entries.iter().enumerate().find_map(|(at, (key, value))| {
                 let step = Step::Key(key.clone());
-                if entries[..at].iter().any(|(earlier, _)| earlier == key) {
+                if is_it(entries, at) {
                     return Some(vec![step]);
                 }
-                value.duplicate().map(|rest| [vec![step], rest].concat())
+                value.key_where(is_it).map(|rest| [vec![step], rest].concat())
             }),
             Self::List(items) => items.iter().enumerate().find_map(|(at, item)| {
-                item.duplicate().map(|rest| [vec![Step::Index(at)], rest].concat())
+                item.key_where(is_it).map(|rest| [vec![Step::Index(at)], rest].concat())
             }),
             _ => None,
         }

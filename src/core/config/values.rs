@@ -1,12 +1,12 @@
 //! Values that are more than their type: checked while the file is read, so
 //! that the error can point at them.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use serde::de::{Deserialize, Deserializer, Error};
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 use crate::base::text::{cap, visible};
 
@@ -191,15 +191,10 @@ struct EventName(String);
 impl<'de> Deserialize<'de> for EventName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let fits = (1..=60).contains(&text.len())
-            && text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-        if fits {
+        if super::EVENT_NAMES.contains(&text.as_str()) {
             return Ok(Self(text));
         }
-        Err(D::Error::custom(format!(
-            "`{}` is not the name of an event, as in `issue_comment`",
-            shown(&text)
-        )))
+        Err(D::Error::unknown_variant(&text, super::EVENT_NAMES))
     }
 }
 
@@ -216,12 +211,23 @@ pub(super) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32,
 fn within<'de, D, T>(deserializer: D, range: RangeInclusive<T>) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de> + PartialOrd + Display,
+    T: TryFrom<u64> + PartialOrd + Display,
 {
-    let value = T::deserialize(deserializer)?;
-    if range.contains(&value) {
-        return Ok(value);
+    deserializer.deserialize_u64(Whole(range))
+}
+
+/// A whole number of a range, of which every refusal speaks.
+struct Whole<T>(RangeInclusive<T>);
+
+impl<T: TryFrom<u64> + PartialOrd + Display> Visitor<'_> for Whole<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from {} to {}", self.0.start(), self.0.end())
     }
-    let (from, to) = range.into_inner();
-    Err(D::Error::custom(format!("`{value}` is not between {from} and {to}")))
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        let fits = T::try_from(number).ok().filter(|number| self.0.contains(number));
+        fits.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
 }

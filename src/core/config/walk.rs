@@ -148,7 +148,7 @@ impl Node {
             Self::Integer(number) => match (i64::try_from(*number), u64::try_from(*number)) {
                 (Ok(number), _) => Unexpected::Signed(number),
                 (_, Ok(number)) => Unexpected::Unsigned(number),
-                _ => Unexpected::Other("a huge number"),
+                _ => Unexpected::Other("huge"),
             },
             Self::Float(number) => Unexpected::Float(*number),
             Self::Text(text) => Unexpected::Str(text),

@@ -220,15 +220,12 @@ fn filled(template: &str, spec: &StartSpec<'_>) -> String {
     while let Some(open) = rest.find('{') {
         out.push_str(&rest[..open]);
         rest = &rest[open..];
-        match values.iter().find(|(name, _)| rest.starts_with(name)) {
-            Some((name, value)) => {
-                out.push_str(&value());
-                rest = &rest[name.len()..];
-            }
-            None => {
-                out.push('{');
-                rest = &rest[1..];
-            }
+        if let Some((name, value)) = values.iter().find(|(name, _)| rest.starts_with(name)) {
+            out.push_str(&value());
+            rest = &rest[name.len()..];
+        } else {
+            out.push('{');
+            rest = &rest[1..];
         }
     }
     out + rest
@@ -290,7 +287,7 @@ mod tests {
         harnesses.get(&name.parse().unwrap()).unwrap()
     }
 
-    fn spec<'a>(id: &'a HarnessSessionId, resume: bool, trusted: bool) -> StartSpec<'a> {
+    fn spec(id: &HarnessSessionId, resume: bool, trusted: bool) -> StartSpec<'_> {
         StartSpec {
             session_id: id,
             resume,

@@ -2,11 +2,23 @@
 //! did nothing happen?".
 
 use super::Reason;
+use crate::base::ids::{DeliveryId, WorkItem};
 
 impl Reason {
-    /// What would have changed the decision, or what to do about it now; nothing
-    /// where there is nothing to be done.
-    pub fn advice(self) -> Option<&'static str> {
+    /// What would have changed the decision, or what to do about it now, for this
+    /// delivery; nothing where there is nothing to be done. Its commands can be
+    /// pasted into a shell.
+    pub fn advice(self, id: &DeliveryId, item: Option<&WorkItem>) -> Option<String> {
+        let text = self.general_advice()?;
+        let text = text.replace("replay ID", &format!("replay {id}"));
+        Some(match item {
+            Some(item) => text.replace("ITEM", &item.short()),
+            None => text,
+        })
+    }
+
+    /// The same, with `ID` and `ITEM` for the delivery and its item.
+    fn general_advice(self) -> Option<&'static str> {
         Some(match self {
             Self::RoutingDisabled => "set `routing.enabled: true`",
             Self::RepositoryNotListed => "add the repository to `routing.repositories`",
@@ -48,5 +60,25 @@ impl Reason {
             Self::AgentsOwnWords => "if a person wrote it, `the-loop sessions send ITEM TEXT`",
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_advice_names_the_delivery_and_the_item_that_are_meant() {
+        let (id, item) = ("72d3162e-cc78".parse().unwrap(), "o/r#1".parse().unwrap());
+        let all = || Reason::ALL.iter().filter_map(|reason| reason.advice(&id, Some(&item)));
+        assert!(all().count() > 15);
+        for advice in all() {
+            let words: Vec<_> = advice.split(|c: char| !c.is_alphanumeric()).collect();
+            assert!(!words.contains(&"ID") && !words.contains(&"ITEM"), "{advice}");
+        }
+        let said = Reason::HarnessExited.advice(&id, None).unwrap();
+        assert_eq!(said, "mend the cause, then `the-loop gh-webhook replay 72d3162e-cc78`");
+        let said = Reason::AgentAsks.advice(&id, Some(&item)).unwrap();
+        assert_eq!(said, "answer it: `the-loop sessions attach o/r#1`");
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Host, Os, PackageManager, Privilege, ToolData};
+use super::{Host, Os, PackageManager, ToolData};
 
 /// One line of a tool's guidance. It fits when everything that it names is so.
 #[derive(Debug, Clone, Deserialize)]
@@ -74,8 +74,9 @@ pub fn remedy_for(data: &ToolData, host: &Host) -> Remedy {
     let rule = data.guidance.iter().find(|rule| rule.fits(host));
     let mut remedy = Remedy { commands: Vec::new(), note: rule.and_then(|rule| rule.note.clone()) };
     if let Some(command) = rule.and_then(|rule| rule.command.as_deref()) {
-        let needs_root = rule.is_some_and(|rule| rule.root);
-        remedy.commands.push(if needs_root { as_root(command, host) } else { command.to_owned() });
+        let by_npm = rule.is_some_and(|rule| rule.manager == Some(PackageManager::Npm));
+        let needs_root = rule.is_some_and(|rule| rule.root) || (by_npm && host.npm_needs_root);
+        remedy.commands.push(if needs_root { host.as_root(command) } else { command.to_owned() });
     }
     match data.pin_for(host, None) {
         Ok(_) => remedy.commands.push(format!("the-loop doctor --install {}", data.tool)),
@@ -85,15 +86,6 @@ pub fn remedy_for(data: &ToolData, host: &Host) -> Remedy {
         Err(_) => {}
     }
     remedy
-}
-
-fn as_root(command: &str, host: &Host) -> String {
-    match host.privilege {
-        Privilege::Root => command.to_owned(),
-        Privilege::Sudo => format!("sudo {command}"),
-        Privilege::Doas => format!("doas {command}"),
-        Privilege::Su => format!("su -c '{command}'"),
-    }
 }
 
 #[cfg(test)]
@@ -260,6 +252,16 @@ mod tests {
         };
         let command = "npm install -g @anthropic-ai/claude-code";
         assert_eq!(remedy(&["apt", "npm"]), Remedy::command(command));
+        // Where npm installs for everybody, it takes root.
+        for (programs, is_root, expected) in [
+            (&["npm", "sudo"][..], false, "sudo npm install -g @anthropic-ai/claude-code"),
+            (&["npm"], false, "su -c 'npm install -g @anthropic-ai/claude-code'"),
+            (&["npm"], true, command),
+        ] {
+            let facts = Facts { npm_needs_root: true, is_root, ..linux("ID=debian", programs) };
+            let remedy = remedy_for(claude, &Host::from_facts(&facts));
+            assert_eq!(remedy, Remedy::command(expected));
+        }
         let without = remedy(&["apt"]);
         assert_eq!(without.commands, [command]);
         assert!(without.note.unwrap().contains("Node.js"));

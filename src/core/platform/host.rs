@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Version;
+use crate::base::process::shell_word;
 
 /// What was found out about the machine, as it was found.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +26,8 @@ pub struct Facts {
     pub programs: Vec<String>,
     /// Whether we run as root.
     pub is_root: bool,
+    /// Whether npm installs programs where only root may write.
+    pub npm_needs_root: bool,
 }
 
 impl Facts {
@@ -215,6 +218,28 @@ pub enum Privilege {
     Su,
 }
 
+impl Privilege {
+    /// What there is: root itself, else one of the programs that are here.
+    pub fn of(is_root: bool, has: impl Fn(&str) -> bool) -> Self {
+        match () {
+            () if is_root => Self::Root,
+            () if has("sudo") => Self::Sudo,
+            () if has("doas") => Self::Doas,
+            () => Self::Su,
+        }
+    }
+
+    /// A command that needs root, as it is written with this.
+    pub fn command(self, command: &str) -> String {
+        match self {
+            Self::Root => command.to_owned(),
+            Self::Sudo => format!("sudo {command}"),
+            Self::Doas => format!("doas {command}"),
+            Self::Su => format!("su -c {}", shell_word(command)),
+        }
+    }
+}
+
 /// The machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -237,6 +262,9 @@ pub struct Host {
     pub wsl: bool,
     /// How a command that needs root is written.
     pub privilege: Privilege,
+    /// Whether `npm install -g` needs root.
+    #[serde(skip)]
+    pub npm_needs_root: bool,
 }
 
 impl Host {
@@ -275,13 +303,14 @@ impl Host {
             managers,
             container: Facts::CONTAINER.iter().any(|path| there(path)),
             wsl: kernel.contains("microsoft") || kernel.contains("wsl"),
-            privilege: match () {
-                () if facts.is_root => Privilege::Root,
-                () if has("sudo") => Privilege::Sudo,
-                () if has("doas") => Privilege::Doas,
-                () => Privilege::Su,
-            },
+            privilege: Privilege::of(facts.is_root, has),
+            npm_needs_root: facts.npm_needs_root,
         }
+    }
+
+    /// A command that needs root, as it is written here.
+    pub fn as_root(&self, command: &str) -> String {
+        self.privilege.command(command)
     }
 
     /// The machine in a few words: `Debian GNU/Linux 12 (bookworm), x86_64, glibc`.

@@ -74,6 +74,7 @@ mod tests {
     use crate::base::dirs::Dirs;
     use crate::base::env::Env;
     use crate::core::config::RunnerKind;
+    use crate::core::platform::{Facts, Host};
     use crate::doctor::Needs;
 
     fn scene(home: &Path) -> Scene {
@@ -89,6 +90,7 @@ mod tests {
             env,
             needs,
             project: super::super::Project::default(),
+            host: Host::from_facts(&Facts::default()),
         }
     }
 

@@ -1,12 +1,15 @@
 //! The project's secret, port, state and locks, and what broken installs left.
 
-use std::net::TcpListener;
+use std::fs::Metadata;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use fs_err as fs;
 
 use super::Scene;
+use crate::base::files::lock::is_held;
 use crate::base::process::shell_word;
 use crate::base::text::{count, visible};
 use crate::core::platform::Remedy;
@@ -31,8 +34,9 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
         return vec![Finding::new(id, Severity::Warning, what).remedy(Remedy::command(command))];
     };
     let shown = visible(&file.to_string_lossy());
+    let own = rustix::process::geteuid().as_raw();
     vec![match fs::metadata(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let what = format!("the file of the webhook's secret is not there: {shown}");
             Finding::new(id, Severity::Error, what).remedy(Remedy::command(secret_command(file)))
         }
@@ -41,7 +45,17 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
                 format!("the webhook's secret cannot be read: {}", visible(&error.to_string()));
             Finding::new(id, Severity::Error, what)
         }
-        Ok(meta) if meta.mode() & 0o077 != 0 => Finding::new(
+        Ok(meta) if meta.uid() != own && (is_exposed(&meta) || !may_read(file)) => {
+            let owner = meta.uid();
+            let what = format!("the webhook's secret {shown} belongs to the user {owner}");
+            let word = shell_word(&file.to_string_lossy());
+            let remedy = Remedy {
+                commands: vec![scene.host.as_root(&format!("chown {own} {word}"))],
+                note: Some(format!("then `chmod 600 {word}`")),
+            };
+            Finding::new(id, Severity::Error, what).remedy(remedy)
+        }
+        Ok(meta) if is_exposed(&meta) => Finding::new(
             id,
             Severity::Error,
             format!("others may read the webhook's secret {shown}"),
@@ -55,6 +69,14 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
     }]
 }
 
+fn is_exposed(meta: &Metadata) -> bool {
+    meta.mode() & 0o077 != 0
+}
+
+fn may_read(file: &Path) -> bool {
+    rustix::fs::access(file, rustix::fs::Access::READ_OK).is_ok()
+}
+
 /// The command that makes a secret in this file, for this user alone.
 pub fn secret_command(file: &Path) -> String {
     let word = shell_word(&file.to_string_lossy());
@@ -66,37 +88,57 @@ pub fn secret_command(file: &Path) -> String {
 }
 
 pub(super) fn port(scene: &Scene) -> Vec<Finding> {
-    let id = "port.free";
     let Some(address) = scene.project.listen else { return Vec::new() };
     let held = scene.project.lock.as_deref().is_some_and(is_held);
-    vec![match TcpListener::bind(address) {
-        Ok(_) => Finding::new(id, Severity::Ok, format!("the receiver can listen on {address}")),
-        Err(_) if held => {
-            Finding::new(id, Severity::Ok, format!("the receiver is running on {address}"))
-        }
-        Err(error) => {
-            let what = format!("the receiver cannot listen on {address}: {error}");
-            let note = "end what listens there, or set another `webhooks.ghWebhook.port`";
-            Finding::new(id, Severity::Error, what).remedy(Remedy::note(note))
-        }
-    }]
+    let error = TcpListener::bind(address).err();
+    vec![about_port(address, error.map(|error| error.kind()), held)]
 }
 
-/// Whether a process holds this lock. It is not made where it is not there.
-fn is_held(lock: &Path) -> bool {
-    let Ok(file) = fs::File::open(lock) else { return false };
-    let (file, _) = file.into_parts();
-    matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+fn about_port(address: SocketAddr, error: Option<io::ErrorKind>, held: bool) -> Finding {
+    let id = "port.free";
+    let (ip, port) = (address.ip(), address.port());
+    let failed = |what: String, note: &str| {
+        Finding::new(id, Severity::Error, what).remedy(Remedy::note(note))
+    };
+    match error {
+        None if ip.is_loopback() => {
+            Finding::new(id, Severity::Ok, format!("the receiver can listen on {address}"))
+        }
+        None => {
+            let what = format!("the receiver can listen on {address}, which other hosts may reach");
+            Finding::new(id, Severity::Ok, what)
+        }
+        Some(io::ErrorKind::AddrInUse) if held => {
+            Finding::new(id, Severity::Ok, format!("the receiver is running on {address}"))
+        }
+        Some(io::ErrorKind::AddrInUse) => failed(
+            format!("the receiver cannot listen on {address}: another program does"),
+            "end what listens there, or set another `webhooks.ghWebhook.port`",
+        ),
+        Some(io::ErrorKind::AddrNotAvailable) => failed(
+            format!("the receiver cannot listen on {address}: {ip} is no address of this host"),
+            "set `webhooks.ghWebhook.host` to 127.0.0.1, or to an address that this host has; \
+             0.0.0.0 stands for all of them",
+        ),
+        Some(io::ErrorKind::PermissionDenied) => failed(
+            format!("this user may not listen on port {port}"),
+            "set `webhooks.ghWebhook.port` to one from 1024 on",
+        ),
+        Some(kind) => failed(
+            format!("the receiver cannot listen on {address}: {kind}"),
+            "set another `webhooks.ghWebhook.host` or `webhooks.ghWebhook.port`",
+        ),
+    }
 }
 
 pub(super) fn state(scene: &Scene) -> Vec<Finding> {
     let Some(dir) = scene.project.state.as_deref() else { return Vec::new() };
-    let mut findings = modes(dir);
+    let mut findings = modes(scene, dir);
     findings.extend(locks(scene));
     findings
 }
 
-fn modes(dir: &Path) -> Vec<Finding> {
+fn modes(scene: &Scene, dir: &Path) -> Vec<Finding> {
     let id = "state.modes";
     if fs::symlink_metadata(dir).is_err() {
         return vec![Finding::new(id, Severity::Ok, "there is no state yet")];
@@ -109,8 +151,12 @@ fn modes(dir: &Path) -> Vec<Finding> {
         let shown = visible(&path.to_string_lossy());
         if meta.uid() != own {
             let what = format!("{shown} belongs to the user {}", meta.uid());
-            let note = "choose another `state.dir`, or have its owner give it back";
-            findings.push(Finding::new(id, Severity::Error, what).remedy(Remedy::note(note)));
+            let word = shell_word(&path.to_string_lossy());
+            let remedy = Remedy {
+                commands: vec![scene.host.as_root(&format!("chown -h {own} {word}"))],
+                note: Some("or choose another `state.dir`".to_owned()),
+            };
+            findings.push(Finding::new(id, Severity::Error, what).remedy(remedy));
         } else if !meta.is_symlink() && meta.mode() & 0o077 != 0 {
             let what = format!("others may use {shown}: it holds deliveries and keys");
             let mode = if meta.is_dir() { "700" } else { "600" };
@@ -171,4 +217,32 @@ pub(super) fn litter(scene: &Scene) -> Vec<Finding> {
         findings.push(Finding::new(id, Severity::Ok, "nothing is left of a broken install"));
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_the_receiver_cannot_listen_is_told_with_what_helps() {
+        use io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+        let about = |address: &str, error, held| {
+            let found = about_port(address.parse().unwrap(), error, held);
+            let note = found.remedy.and_then(|remedy| remedy.note).unwrap_or_default();
+            (found.severity, found.what, note)
+        };
+        let local = "127.0.0.1:8787";
+        assert_eq!(about(local, None, false).0, Severity::Ok);
+        assert_eq!(about(local, Some(AddrInUse), true).0, Severity::Ok);
+        let (severity, what, note) = about(local, Some(AddrInUse), false);
+        assert_eq!(severity, Severity::Error);
+        assert!(what.ends_with("another program does") && note.contains("ghWebhook.port"));
+        // Who holds the lock listens elsewhere then.
+        let (severity, what, note) = about("192.0.2.1:8787", Some(AddrNotAvailable), true);
+        assert_eq!(severity, Severity::Error);
+        assert!(what.ends_with("192.0.2.1 is no address of this host"), "{what}");
+        assert!(note.contains("ghWebhook.host") && !note.contains("end what"), "{note}");
+        let (_, what, note) = about("127.0.0.1:80", Some(PermissionDenied), false);
+        assert!(what.contains("port 80") && note.contains("1024"), "{what} {note}");
+    }
 }

@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 use super::source::{is_allowed, is_loopback, shown};
 use super::{InstallError, Progress, checkpoint, file_error};
 use crate::base::env::Env;
-use crate::base::failure::chain;
+use crate::base::failure::{chain, plain};
+use crate::base::text::{cap, visible};
 
 /// How long a server may take to be reached.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
@@ -65,7 +66,8 @@ impl Download<'_> {
     /// Downloads, with as many tries as make sense. Gives the digest of the
     /// file, which may be another than the pinned one.
     pub(super) async fn run(&self) -> Result<String, InstallError> {
-        let client = client(self.url, self.silence()).map_err(|error| self.failed(error))?;
+        let silence = silence(self.env)?;
+        let client = client(self.url, silence).map_err(|error| self.failed(&error))?;
         let mut part = Part::open(self.file, self.limit)?;
         let mut resumed = part.length > 0;
         if self.is_pinned(&part.digest()) {
@@ -101,11 +103,12 @@ impl Download<'_> {
             if in_vain > RETRIES || pause > LONGEST_PAUSE {
                 return Err(error);
             }
-            self.progress.say(&format!(
-                "{}; trying again in {:.1} s",
-                chain(&error),
-                pause.as_secs_f32()
-            ));
+            let why = match &error {
+                // The URL was said when it began.
+                InstallError::Download { why, .. } => why.clone(),
+                error => chain(error),
+            };
+            self.progress.say(&format!("{why}; trying again in {:.1} s", pause.as_secs_f32()));
             tokio::time::sleep(pause).await;
         }
         Err(InstallError::TooManyTries { url: shown(self.url) })
@@ -118,7 +121,8 @@ impl Download<'_> {
         }
         let response = request.send().await.map_err(|error| {
             let again = !error.is_redirect() && !error.is_builder();
-            let error = self.failed(error);
+            let error = self.failed(&error);
+            let again = again && !matches!(error, InstallError::Certificate { .. });
             if again { Stop::Again(error, None) } else { Stop::Final(error) }
         })?;
         let status = response.status();
@@ -169,28 +173,71 @@ impl Download<'_> {
                     return Err(Stop::Final(too_long()));
                 }
                 Ok(Some(chunk)) => part.write(&chunk)?,
-                Err(error) => return Err(Stop::Again(self.failed(error), None)),
+                Err(error) => return Err(Stop::Again(self.failed(&error), None)),
             }
             self.progress.bytes(part.length, whole);
             checkpoint::reach(self.env, "downloading").await;
         }
     }
 
+    /// The variable that names a proxy for this URL.
+    fn proxy(&self) -> Option<&'static str> {
+        let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+        let is_set = |name: &&str| self.env.var_os(name).is_some();
+        names.into_iter().find(is_set).filter(|_| !is_loopback(self.url))
+    }
+
     fn is_pinned(&self, digest: &str) -> bool {
         self.pinned.contains(&digest)
     }
 
-    fn failed(&self, error: reqwest::Error) -> InstallError {
-        InstallError::Download { url: shown(self.url), source: error.without_url() }
+    /// The cause at the bottom, with what was being done.
+    fn failed(&self, error: &reqwest::Error) -> InstallError {
+        let mut bottom: &dyn std::error::Error = error;
+        while let Some(cause) = bottom.source() {
+            bottom = cause;
+        }
+        let cause = bottom.to_string();
+        let cause = plain(&cause);
+        let host = self.url.host_str().unwrap_or_default();
+        if let Some((_, why)) = cause.split_once("invalid peer certificate: ") {
+            let (url, host, why) = (shown(self.url), host.to_owned(), why.to_owned());
+            return InstallError::Certificate { url, host, why };
+        }
+        let port = self.url.port_or_known_default().unwrap_or_default();
+        let why = match () {
+            () if error.is_redirect() => cause.to_owned(),
+            () if error.is_connect() && error.is_timeout() => {
+                format!("{host}:{port} could not be reached in time (timed out)")
+            }
+            () if error.is_connect() => {
+                let through = match self.proxy() {
+                    Some(name) => format!(" ({name} is set)"),
+                    None => String::new(),
+                };
+                format!("no connection to {host}:{port}{through}: {cause}")
+            }
+            () if error.is_timeout() => format!("{host} did not go on in time (timed out)"),
+            () => format!("{host} cut the connection: {cause}"),
+        };
+        InstallError::Download { url: shown(self.url), why }
     }
+}
 
-    fn silence(&self) -> Duration {
-        self.env
-            .var(SILENCE)
-            .and_then(|text| text.parse().ok())
-            .filter(|seconds| (1..=3600).contains(seconds))
-            .map_or(READ_DEADLINE, Duration::from_secs)
-    }
+/// How long a server may be silent.
+pub(super) fn silence(env: &Env) -> Result<Duration, InstallError> {
+    let Some(text) = env.var_os(SILENCE) else { return Ok(READ_DEADLINE) };
+    let text = text.to_string_lossy();
+    let seconds = text.trim().parse().ok().filter(|seconds| (1..=3600).contains(seconds));
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| InstallError::BadTimeout { value: cap(&visible(&text), 40) })
+}
+
+/// A status with the words that it stands for.
+pub(super) fn status(code: u16) -> String {
+    let words = StatusCode::from_u16(code).ok().and_then(|status| status.canonical_reason());
+    words.map_or_else(|| code.to_string(), |words| format!("{code} ({words})"))
 }
 
 /// Removes what has the name of a partial and is no file. A link is never

@@ -94,6 +94,14 @@ fn locate(folder: &Path, pin: &Pin) -> Result<PathBuf, InstallError> {
     Err(InstallError::NotInFolder { folder: folder.to_path_buf(), name })
 }
 
+/// Whether a file looks like what a browser shows: a sign-in page, as a rule.
+pub(super) fn is_web_page(file: &Path) -> bool {
+    let mut head = [0; 512];
+    let read = fs::File::open(file).and_then(|mut file| file.read(&mut head)).unwrap_or(0);
+    let text = String::from_utf8_lossy(&head[..read]).trim_start().to_ascii_lowercase();
+    ["<!doctype html", "<html", "<head", "<?xml"].iter().any(|start| text.starts_with(start))
+}
+
 fn create(file: &Path) -> Result<fs::File, InstallError> {
     fs::File::create(file).map_err(file_error(file))
 }
@@ -102,7 +110,7 @@ fn too_large(error: io::Error, from: &str, path: &Path) -> InstallError {
     if error.kind() == io::ErrorKind::FileTooLarge {
         InstallError::TooLarge { from: from.to_owned(), limit: SIZE_LIMIT }
     } else {
-        InstallError::File { path: path.to_path_buf(), source: error }
+        InstallError::File { path: path.to_path_buf(), cause: error }
     }
 }
 

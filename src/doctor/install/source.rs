@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use reqwest::Url;
 
 use super::InstallError;
+use super::download::silence;
 use crate::base::env::Env;
 use crate::core::platform::Pin;
 
@@ -29,6 +30,7 @@ impl Source {
         if let Some(folder) = offline {
             return Ok(Self::Folder(env.cwd().join(folder)));
         }
+        silence(env)?;
         let Some(mirror) = env.var(MIRROR) else { return Ok(Self::Upstream) };
         let url = Url::parse(mirror).map_err(|_| InstallError::BadMirror)?;
         match url.scheme() {
@@ -46,8 +48,11 @@ impl Source {
         let url = match self {
             Self::Upstream => upstream,
             Self::Mirror(base) => {
-                Url::parse(&format!("{}{}", base.trim_end_matches('/'), upstream.path()))
-                    .map_err(|_| InstallError::BadMirror)?
+                let mut url = Url::parse(base).map_err(|_| InstallError::BadMirror)?;
+                let path = format!("{}{}", url.path().trim_end_matches('/'), upstream.path());
+                url.set_path(&path);
+                url.set_fragment(None);
+                url
             }
             Self::Folder(_) => return Ok(None),
         };
@@ -59,13 +64,16 @@ impl Source {
     }
 }
 
-/// The URL for a message: a mirror's may hold a password.
+/// The URL for a message: a mirror's may hold a password, or a token in its query.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     // Only a URL without a host refuses, and that one has no password.
     let _ = url.set_password(None);
     let _ = url.set_username("");
-    url.to_string()
+    url.set_fragment(None);
+    let query = if url.query().is_some() { "?…" } else { "" };
+    url.set_query(None);
+    format!("{url}{query}")
 }
 
 /// Whether a download may go there: https, or http to this machine itself.
@@ -116,6 +124,25 @@ mod tests {
         assert!(error.contains("http://a.b/c") && !error.contains("s3cret"), "{error}");
         let error = choose("s3cret").unwrap_err().to_string();
         assert!(!error.contains("s3cret"), "{error}");
+    }
+
+    #[test]
+    fn the_query_of_a_mirror_is_sent_and_never_shown() {
+        let pin = crate::core::platform::tool_data("ttyd").unwrap().pins[0].clone();
+        let source = choose("https://m.example/a/?token=s3cret#x").unwrap();
+        let url = source.url(&pin).unwrap().unwrap();
+        let path = Url::parse(&pin.url).unwrap().path().to_owned();
+        assert_eq!(url.as_str(), format!("https://m.example/a{path}?token=s3cret"));
+        assert_eq!(shown(&url), format!("https://m.example/a{path}?…"));
+    }
+
+    #[test]
+    fn a_time_that_is_none_is_refused() {
+        for value in ["garbage", "0", "3601", "1.5"] {
+            let env = Env::fixed([("THE_LOOP_DOWNLOAD_TIMEOUT", value)], "/", "/bin/the-loop");
+            let error = Source::choose(&env, None).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{value}`, and not a number of seconds")), "{error}");
+        }
     }
 
     #[test]

@@ -121,6 +121,37 @@ impl Store {
         is_right.then(|| Installed { version: pin.version.clone(), path })
     }
 
+    /// Whether an installed binary is still what was installed, and what the pin
+    /// of its version says, if there is one. Says what is the matter.
+    pub(in crate::doctor) fn verify(&self, id: ToolId, binary: &Path) -> Result<(), String> {
+        let dir = binary.parent().unwrap_or(&self.root);
+        let receipt = fs::read(dir.join(RECEIPT)).map_err(|error| error.to_string())?;
+        let receipt: Receipt = serde_json::from_slice(&receipt)
+            .map_err(|error| format!("its {RECEIPT} cannot be understood: {error}"))?;
+        let pins = id.data().pins.iter().filter(|pin| pin.version == receipt.version);
+        let pins: Vec<_> = pins.collect();
+        let pin = pins.iter().find(|pin| pin.sha256 == receipt.sha256);
+        if pin.is_none() && !pins.is_empty() {
+            return Err(format!("its {RECEIPT} is not of the pinned build"));
+        }
+        let expected =
+            pin.and_then(|pin| pin.binary_sha256.as_ref()).unwrap_or(&receipt.binary_sha256);
+        match digest_of(binary, SIZE_LIMIT) {
+            Ok(Some(found)) if found == *expected => Ok(()),
+            Ok(Some(found)) => Err(format!("its SHA-256 is {found}, and {expected} was installed")),
+            Ok(None) => Err(format!("it is larger than {SIZE_LIMIT} bytes")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether programs may be run from where this store is, or is to be.
+    pub(in crate::doctor) fn can_run(&self) -> bool {
+        let there = self.root.ancestors().find(|dir| dir.is_dir());
+        there
+            .and_then(|dir| rustix::fs::statvfs(dir).ok())
+            .is_none_or(|stat| !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
+    }
+
     /// Takes the lock of a tool's folder, and says whom it waits for.
     pub(super) async fn lock(
         &self,

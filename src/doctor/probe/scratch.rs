@@ -3,42 +3,116 @@
 //! waiting for a condition.
 
 use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use tempfile::TempDir;
 
+use crate::doctor::listener::listener;
 use crate::doctor::tool::Tool;
+
+/// How the names of the directories begin, and how much of them is random.
+const PREFIX: &str = "tl-probe-";
+const RANDOM: usize = 8;
 
 /// The longest path of a socket that every system takes.
 const SOCKET_PATH_MAX: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Makes a private directory in which a socket of the given name fits.
-pub(super) fn dir(tool: &Tool, socket: &str) -> Result<TempDir, String> {
-    let preferred = tool.var("TMPDIR").map(PathBuf::from);
-    let mut why = String::from("no directory for temporary files is short enough for a socket");
-    for parent in preferred.into_iter().chain([PathBuf::from("/tmp")]) {
-        let made = tempfile::Builder::new()
-            .prefix("tl-")
-            .rand_bytes(8)
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
-            .tempdir_in(&parent);
-        match made {
-            Ok(dir) if fits(&dir.path().join(socket)) => return Ok(dir),
-            Ok(_) => {}
-            Err(error) => {
-                why = format!("no directory can be made in `{}`: {error}", parent.display());
+/// A private directory, locked for as long as this value lives and removed with
+/// it. The kernel lets the lock go when we are killed: then the next one that is
+/// made beside it ends what is left.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Scratch {
+    /// Makes one in which a socket of the given name fits.
+    pub(super) fn new(tool: &Tool, socket: &str) -> Result<Self, String> {
+        let preferred = tool.var("TMPDIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let mut why = String::from("no directory for temporary files is short enough for a socket");
+        for parent in preferred.into_iter().chain([PathBuf::from("/tmp")]) {
+            sweep(&parent);
+            match Self::make(&parent) {
+                Ok(made) if fits(&made.path.join(socket)) => return Ok(made),
+                Ok(_) => {}
+                Err(error) => {
+                    why = format!("no directory can be made in `{}`: {error}", parent.display());
+                }
             }
         }
+        Err(why)
     }
-    Err(why)
+
+    /// Locked before it has the name by which others find it.
+    fn make(parent: &Path) -> io::Result<Self> {
+        let made = tempfile::Builder::new()
+            .prefix(&format!(".{PREFIX}"))
+            .rand_bytes(RANDOM)
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .tempdir_in(parent)?;
+        let lock = open_dir(made.path())?;
+        lock.try_lock()?;
+        let name = made.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let path = parent.join(name.trim_start_matches('.'));
+        fs::rename(made.path(), &path)?;
+        let _ = made.keep();
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn open_dir(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW.union(OFlags::DIRECTORY).bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 fn fits(socket: &Path) -> bool {
     AsRef::<OsStr>::as_ref(socket).len() <= SOCKET_PATH_MAX
+}
+
+/// Ends what a doctor left that was killed: the servers on its sockets, and its
+/// directory. Only of this user, and only what nobody holds.
+fn sweep(parent: &Path) {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_scratch =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(|random| {
+                random.len() == RANDOM && random.chars().all(char::is_alphanumeric)
+            });
+        if !is_scratch {
+            continue;
+        }
+        let Ok(dir) = open_dir(&entry.path()) else { continue };
+        let is_ours = dir.metadata().is_ok_and(|meta| meta.uid() == own);
+        if !is_ours || dir.try_lock().is_err() {
+            continue;
+        }
+        for socket in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
+            // Nobody else can have put one there.
+            let pid = listener(&socket.path()).and_then(|pid| i32::try_from(pid).ok());
+            drop(Doomed::new(pid));
+        }
+        let _ = fs::remove_dir_all(entry.path());
+    }
 }
 
 /// Asks a condition again and again until it gives a value or time is up.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fs_err as fs;
 
 use super::Unchecked;
-use super::scratch::{self, Doomed, wait_for};
+use super::scratch::{Doomed, Scratch, wait_for};
 use crate::base::process::{ExecError, Invocation};
 use crate::base::text::{cap, visible};
 use crate::doctor::tool::Tool;
@@ -25,8 +25,10 @@ const SOCKET: &str = "s";
 const PANE: &str = "probe:";
 const BUFFER: &str = "the-loop-probe";
 
-/// Asks for bracketed paste, says so, and keeps every byte. `$1` is the file.
+/// Asks for bracketed paste, says so, and keeps every byte. `$1` is the file. It
+/// ends by itself, and the server with it, when nobody is left to end it.
 const READER: &str = r#"PATH="$PATH:/usr/bin:/bin"
+(sleep 30; kill $$) &
 stty raw -echo && printf '\033[?2004h' && printf 'reader is ready' && exec cat > "$1""#;
 const READY: &str = "reader is ready";
 
@@ -39,7 +41,7 @@ const PASTE_END: &str = "\x1b[201~";
 
 /// Probes a tmux. `Ok(Some(_))` when this host gave no room for the probe.
 pub(super) async fn probe(tool: &Tool) -> Result<Option<Unchecked>, Trouble> {
-    let dir = match scratch::dir(tool, SOCKET) {
+    let dir = match Scratch::new(tool, SOCKET) {
         Ok(dir) => dir,
         Err(why) => return Ok(Some(Unchecked { check: "paste", why })),
     };

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::Unchecked;
-use super::scratch::{self, Doomed, wait_for};
+use super::scratch::{Doomed, Scratch, wait_for};
 use crate::base::text::{cap, visible};
 use crate::doctor::tool::Tool;
 use crate::doctor::trouble::Trouble;
@@ -33,7 +33,7 @@ const HELLO: &[u8] = b"{\"AuthToken\":\"\",\"columns\":80,\"rows\":24}";
 
 /// Probes a ttyd. `Ok(Some(_))` when this host gave no room for the probe.
 pub(super) async fn probe(tool: &Tool) -> Result<Option<Unchecked>, Trouble> {
-    let dir = match scratch::dir(tool, SOCKET) {
+    let dir = match Scratch::new(tool, SOCKET) {
         Ok(dir) => dir,
         Err(why) => return Ok(Some(Unchecked { check: "serves", why })),
     };

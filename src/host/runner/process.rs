@@ -34,6 +34,7 @@ use crate::state::turns::{self, About, Mark, Turn, Turns};
 use super::signals::SignalLog;
 use super::{Gate, failure};
 
+mod group;
 mod judge;
 mod watch;
 
@@ -121,7 +122,7 @@ impl ProcessRunner {
         };
         let failed = |error: &TmuxError| failure(Reason::TmuxFailed, chain(error), true);
         let name = slug.tmux_name();
-        match tmux.find(&name).await.map_err(|error| failed(&error))? {
+        match tmux.find_of(slug).await.map_err(|error| failed(&error))? {
             Some(pane) if !pane.is_of(slug) => {
                 return Err(failure(
                     Reason::TmuxFailed,
@@ -129,7 +130,10 @@ impl ProcessRunner {
                     false,
                 ));
             }
-            Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => return Ok(()),
+            Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
+                tmux.rename_back(pane, slug).await;
+                return Ok(());
+            }
             _ => {}
         }
         let turns = Turns::of(&self.parts.paths, slug);
@@ -251,9 +255,21 @@ impl ProcessRunner {
         }
         let Some(mark) = turn.mark().filter(|mark| mark.pid != 0) else { return Ok(None) };
         tracing::info!(delivery = %delivery.id, pid = mark.pid, "takes up a turn");
-        let limit = self.limit();
-        let ending = watch::adopted(&turn, &mark, limit, self.parts.clock.now(), call_off).await;
+        let ending = self.await_end(&turn, &mark, &delivery.slug, call_off).await;
         Ok(Some((turn, ending)))
+    }
+
+    /// Waits for the end of a turn that this process did not start.
+    async fn await_end(
+        &self,
+        turn: &Turn,
+        mark: &Mark,
+        slug: &Slug,
+        call_off: &CancellationToken,
+    ) -> Ending {
+        let spool = self.parts.paths.spool().join(slug.as_str());
+        let now = self.parts.clock.now();
+        watch::adopted(turn, mark, &spool, self.limit(), now, call_off).await
     }
 
     fn limit(&self) -> std::time::Duration {
@@ -274,7 +290,7 @@ impl ProcessRunner {
         if let Ok(Some(other)) = turns.live()
             && let Some(mark) = other.mark()
         {
-            watch::adopted(&other, &mark, self.limit(), self.parts.clock.now(), call_off).await;
+            self.await_end(&other, &mark, &delivery.slug, call_off).await;
         }
         let config = self.parts.config.get();
         let ProcessRunnerParts { agents, paths, .. } = &self.parts;
@@ -375,10 +391,9 @@ impl ProcessRunner {
         {
             watch::end(&mark).await;
         }
-        let name = slug.tmux_name();
         if self.load(slug)?.runner == RunnerKind::Tmux
             && let Some(tmux) = &self.parts.tmux
-            && let Some(pane) = tmux.find(&name).await.map_err(|error| chain(&error))?
+            && let Some(pane) = tmux.find_of(slug).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
             tmux.kill(&pane).await.map_err(|error| chain(&error))?;

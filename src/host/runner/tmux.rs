@@ -82,34 +82,27 @@ impl TmuxRunner {
     }
 
     /// Makes sure that the session is live.
-    pub(super) async fn start(&self, slug: &Slug) -> Result<Hosting, StartFailure> {
-        let started = self.adopt_or_spawn(slug).await;
+    pub(super) async fn start(&self, record: &SessionRecord) -> Result<Hosting, StartFailure> {
+        let started = self.adopt_or_spawn(&record.slug(), record).await;
         if let Err(failure) = &started {
-            self.note(slug, |record| {
-                record.status = SessionStatus::Failed;
-                record.failure = Some(failure.detail.clone());
-            });
+            self.note_failed(&record.slug(), failure.detail.clone());
         }
         started
     }
 
-    async fn adopt_or_spawn(&self, slug: &Slug) -> Result<Hosting, StartFailure> {
-        let record = match self.parts.registry.load(slug) {
-            Ok(Some(record)) => record,
-            Ok(None) => {
-                let detail = format!("the registry has no session `{slug}`");
-                return Err(failure(Reason::StartFailed, detail, false));
-            }
-            Err(error) => return Err(failure(Reason::RegistryUnreadable, chain(&error), false)),
-        };
+    async fn adopt_or_spawn(
+        &self,
+        slug: &Slug,
+        record: &SessionRecord,
+    ) -> Result<Hosting, StartFailure> {
         let found = self.find(slug).await.map_err(|error| tmux_failure(&error))?;
-        let reference = record.work_item.reference.to_string();
         match found {
-            Some(pane) if pane.item.as_ref() != Some(&reference) => {
+            Some(pane) if !pane.is_of(slug) => {
                 Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
-                self.adopt(slug, &record, pane)?;
+                let pane = self.parts.tmux.rename_back(pane, slug).await;
+                self.adopt(slug, record, pane)?;
                 Ok(Hosting::Live)
             }
             dead => {
@@ -120,7 +113,7 @@ impl TmuxRunner {
                 if let Some(pane) = dead {
                     pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;
                 }
-                Box::pin(self.spawn(slug, &record)).await.map(|()| Hosting::Live)
+                Box::pin(self.spawn(slug, record)).await.map(|()| Hosting::Live)
             }
         }
     }
@@ -129,12 +122,11 @@ impl TmuxRunner {
     /// only be out of reach: a cleaner took the server's socket away. A second
     /// agent on the same conversation would destroy its history.
     async fn find(&self, slug: &Slug) -> Result<Option<Pane>, TmuxError> {
-        let name = slug.tmux_name();
-        let found = self.parts.tmux.find(&name).await?;
+        let found = self.parts.tmux.find_of(slug).await?;
         let known = self.live.lock().unwrap_or_else(PoisonError::into_inner).get(slug).cloned();
         match (found, known) {
             (None, Some(known)) if self.parts.tmux.call_back(&known.pane).await => {
-                self.parts.tmux.find(&name).await
+                self.parts.tmux.find_of(slug).await
             }
             (found, _) => Ok(found),
         }
@@ -146,8 +138,7 @@ impl TmuxRunner {
         if live.get(slug).is_some_and(|known| known.pane.is_the_same_as(&pane)) {
             return Ok(());
         }
-        let known = self.live_session(slug, harness, pane, false);
-        live.insert(slug.clone(), known);
+        live.insert(slug.clone(), self.live_session(slug, harness, pane, false));
         Ok(())
     }
 
@@ -217,13 +208,22 @@ impl TmuxRunner {
             Delivered::Ended(Outcome::Gone) => {
                 let said = self.last_words(&live.pane).await;
                 self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
-                if !said.is_empty() {
-                    self.note(slug, |record| record.failure = Some(said));
-                }
+                let said = if said.is_empty() { said } else { format!(":\n{said}") };
+                self.note_failed(slug, format!("the agent ended before it took a text{said}"));
             }
             _ => {}
         }
         result
+    }
+
+    /// Until it is started again the session has failed; a pause stays.
+    fn note_failed(&self, slug: &Slug, why: String) {
+        self.note(slug, |record| {
+            record.failure = Some(why);
+            if record.status != SessionStatus::Paused {
+                record.status = SessionStatus::Failed;
+            }
+        });
     }
 
     fn note_accepted(&self, slug: &Slug, id: &DeliveryId, signals: &SignalLog) {
@@ -243,8 +243,7 @@ impl TmuxRunner {
     /// Ends the session's agent; the registry keeps what is needed to resume it.
     pub(super) async fn close(&self, slug: &Slug) -> Result<(), String> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
-        if let Some(pane) =
-            self.parts.tmux.find(&slug.tmux_name()).await.map_err(|error| chain(&error))?
+        if let Some(pane) = self.parts.tmux.find_of(slug).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
             pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;

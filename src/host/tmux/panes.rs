@@ -72,6 +72,22 @@ pub struct Look {
     pub last_key: Option<i64>,
 }
 
+/// The pane of an item's session among others: see [`Tmux::find_of`]. Of several
+/// that are ours the living one counts, then the one with its own name.
+pub fn pane_of<'a>(panes: &'a [Pane], slug: &Slug) -> Option<&'a Pane> {
+    let name = slug.tmux_name();
+    let ours = panes.iter().filter(|pane| pane.is_of(slug));
+    ours.min_by_key(|pane| (matches!(pane.state, PaneState::Dead(_)), pane.name != name))
+        .or_else(|| panes.iter().find(|pane| pane.name == name))
+}
+
+/// What tmux writes into a pane whose program has ended: its own default.
+pub(super) const DEAD_FORMAT: &str = "Pane is dead (\
+    #{?#{!=:#{pane_dead_status},},status #{pane_dead_status},}\
+    #{?#{!=:#{pane_dead_signal},},signal #{pane_dead_signal},}, #{t:pane_dead_time})";
+/// How that begins.
+const PANE_IS_DEAD: &str = "Pane is dead";
+
 /// What ends the list of clients: what comes after it, on the same line, is the
 /// title, and after that the screen, whatever stands on that.
 const SCREEN_FOLLOWS: &str = "the-loop: the title and the screen: ";
@@ -87,7 +103,7 @@ const FIELDS: usize = 13;
 fn format() -> String {
     format!(
         "#{{pid}}|#{{session_id}}|#{{pane_id}}|#{{?pane_dead,1,0}}|#{{?pane_in_mode,1,0}}|\
-         #{{pane_dead_status}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_width}}|\
+         #{{pane_dead_status}}/#{{pane_dead_signal}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_width}}|\
          #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}} #{{{INSTANCE_OPTION}}}|\
          #{{s/[|]/ /:session_group}}|#{{session_name}}"
     )
@@ -133,6 +149,32 @@ impl Tmux {
         Ok(self.panes().await?.into_iter().find(|pane| pane.name == name))
     }
 
+    /// The first pane of a session: ours by its mark, whatever a person has
+    /// called it since; else of somebody else's that has its name.
+    pub async fn find_of(&self, slug: &Slug) -> Result<Option<Pane>, TmuxError> {
+        Ok(pane_of(&self.panes().await?, slug).cloned())
+    }
+
+    /// Gives a session that a person renamed its own name back. Where another
+    /// one has that name by now it stays as it is: all is done by its id.
+    pub async fn rename_back(&self, pane: Pane, slug: &Slug) -> Pane {
+        let name = slug.tmux_name();
+        if pane.name == name {
+            return pane;
+        }
+        let call = self.call().args(["rename-session", "-t", &pane.session_id, &name]);
+        match call.run_ok().await {
+            Ok(_) => {
+                tracing::info!(%slug, renamed = %pane.name, "the session has its name back");
+                Pane { name, ..pane }
+            }
+            Err(error) => {
+                tracing::warn!(%slug, renamed = %pane.name, %error, "the session keeps another name");
+                pane
+            }
+        }
+    }
+
     /// What a pane shows now: its state and its screen, in one call.
     pub async fn look(&self, pane: &Pane) -> Result<Look, TmuxError> {
         let filter = format!(
@@ -157,7 +199,8 @@ impl Tmux {
         let (title, screen) = shown.split_once('\n').ok_or_else(absent)?;
         let row = parse(first, &self.instance).ok_or_else(absent)?;
         // Ids are never used again within one server, but a new server counts anew.
-        if !row.pane.is_the_same_as(pane) || row.pane.name != pane.name {
+        // A name says nothing: a person may have changed it.
+        if !row.pane.is_the_same_as(pane) || row.pane.item != pane.item {
             return Err(absent());
         }
         Ok(Look {
@@ -174,6 +217,12 @@ impl Tmux {
     /// ones at its end.
     pub async fn last_lines(&self, pane: &Pane, lines: usize) -> Result<Vec<String>, TmuxError> {
         let call = self.call().output_limit(16 << 20).args([
+            "display-message",
+            "-p",
+            "-t",
+            &pane.pane_id,
+            "#{?pane_dead,1,0}",
+            ";",
             "capture-pane",
             "-p",
             "-J",
@@ -190,13 +239,18 @@ impl Tmux {
             }
         })?;
         let text = output.stdout_text();
-        // tmux writes "Pane is dead (…)" itself; that is not the program's word.
-        let said: Vec<_> = text
-            .lines()
-            .map(str::trim_end)
-            .filter(|line| !line.starts_with("Pane is dead"))
-            .collect();
-        let end = said.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
+        let (is_dead, text) = text.split_once('\n').unwrap_or_default();
+        let mut said: Vec<_> = text.lines().map(str::trim_end).collect();
+        let is_said = |line: &&str| !line.is_empty();
+        // tmux writes "Pane is dead (…)" itself, into the last line or wrapped on
+        // behind it; that is not the program's word.
+        if let Some(last) = said.iter().rposition(is_said)
+            && is_dead == "1"
+            && let Some(at) = said[last].rfind(PANE_IS_DEAD)
+        {
+            said[last] = said[last][..at].trim_end();
+        }
+        let end = said.iter().rposition(is_said).map_or(0, |last| last + 1);
         let begin = end.saturating_sub(lines);
         Ok(said[begin..end].iter().map(|line| (*line).to_owned()).collect())
     }
@@ -246,8 +300,13 @@ fn parse(line: &str, instance: &str) -> Option<Row> {
     let (item, conversation) = (ours.next()?, ours.next()?);
     let is_ours = ours.next().is_some_and(|made_by| made_by == instance);
     let state = match (dead, mode) {
-        ("1", _) if status.is_empty() => PaneState::Dead("an unknown status".to_owned()),
-        ("1", _) => PaneState::Dead(format!("exit code {status}")),
+        // Before 3.3 there is no signal, where there is one no exit code, and now
+        // and then 3.3a has lost both.
+        ("1", _) => PaneState::Dead(match status.split_once('/').unwrap_or((status, "")) {
+            ("", "") => "an unknown status".to_owned(),
+            ("", signal) => format!("signal {signal}"),
+            (code, _) => format!("exit code {code}"),
+        }),
         (_, "1") => PaneState::CopyMode,
         _ => PaneState::Live,
     };
@@ -274,17 +333,44 @@ mod tests {
 
     #[test]
     fn a_row_of_ours_and_rows_of_strangers() {
-        let ours = parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc me||loop/o+r+1", "me").unwrap();
+        let ours = parse("9|$1|%2|0|0|/|3|4|160|1|github:o/r#1 abc me||loop/o+r+1", "me").unwrap();
         assert_eq!(ours.pane.item.as_deref(), Some("github:o/r#1"));
         assert_eq!(ours.pane.conversation.as_deref(), Some("abc"));
         assert_eq!((ours.pane.state, ours.cursor, ours.columns), (PaneState::Live, (3, 4), 160));
-        let strange = parse("9|$2|%3|1|0|7|0|0|80|0|  |g|a|b c", "me").unwrap();
+        let strange = parse("9|$2|%3|1|0|7/|0|0|80|0|  |g|a|b c", "me").unwrap();
         assert_eq!(strange.pane.name, "a|b c");
         assert_eq!(strange.pane.item, None);
         assert_eq!(strange.pane.state, PaneState::Dead("exit code 7".into()));
         let others = parse("9|$1|%2|0|0||3|4|160|1|github:o/r#1 abc you||loop/o+r+1", "me");
         assert_eq!(others.unwrap().pane.item, None);
         assert!(parse("nonsense", "me").is_none());
+        let killed = parse("9|$2|%3|1|0|/KILL|0|0|80|0|  |g|n", "me").unwrap();
+        assert_eq!(killed.pane.state, PaneState::Dead("signal KILL".into()));
+        let unknown = parse("9|$2|%3|1|0|/|0|0|80|0|  |g|n", "me").unwrap();
+        assert_eq!(unknown.pane.state, PaneState::Dead("an unknown status".into()));
+    }
+
+    #[test]
+    fn a_session_is_known_by_its_mark_whatever_it_is_called() {
+        let pane = |number: u32, dead: u8, item: &str, by: &str, name: &str| {
+            let line = format!("9|${number}|%{number}|{dead}|0|/|0|0|80|0|{item} abc {by}||{name}");
+            parse(&line, "me").unwrap().pane
+        };
+        let slug = "o/r#1".parse::<WorkItem>().unwrap().slug();
+        let found = |panes: &[Pane]| pane_of(panes, &slug).map(|pane| pane.session_id.clone());
+        let item = "github:o/r#1";
+        let renamed = pane(1, 0, item, "me", "mine now");
+        let strange = pane(2, 0, "", "", "loop/o+r+1");
+        let others = pane(3, 0, item, "you", "loop/o+r+1");
+        let dead = pane(4, 1, item, "me", "loop/o+r+1");
+        let other_item = pane(5, 0, "github:o/r#10", "me", "loop/o+r+1");
+        assert_eq!(found(&[strange.clone(), renamed.clone()]), Some("$1".into()));
+        assert_eq!(found(&[others.clone(), dead.clone(), renamed]), Some("$1".into()));
+        assert_eq!(found(&[others, dead]), Some("$4".into()));
+        assert_eq!(found(&[strange]), Some("$2".into()), "it has the name, and is not ours");
+        assert_eq!(found(std::slice::from_ref(&other_item)), Some("$5".into()));
+        assert!(!other_item.is_of(&slug));
+        assert_eq!(found(&[]), None);
     }
 
     #[test]

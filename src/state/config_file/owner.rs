@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
+use crate::base::env::Env;
+use crate::doctor;
+
 const GROUP_WRITE: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
@@ -18,6 +21,7 @@ pub struct Foreign {
     path: PathBuf,
     why: String,
     remedy: String,
+    owner: u32,
 }
 
 impl Foreign {
@@ -25,21 +29,29 @@ impl Foreign {
     pub fn remedy(&self) -> &str {
         &self.remedy
     }
+
+    /// With the command as this user gives it: what another owns takes root.
+    fn for_here(self, env: &Env) -> Self {
+        if self.owner == me() {
+            return self;
+        }
+        Self { remedy: doctor::host::privilege(env).command(&self.remedy), ..self }
+    }
 }
 
 /// Refuses a configuration file that is not this user's alone.
-pub(super) fn check(path: &Path, metadata: &Metadata) -> Result<(), Foreign> {
-    judge(path, metadata, &Accounts::read(), me())
+pub(super) fn check(path: &Path, metadata: &Metadata, env: &Env) -> Result<(), Foreign> {
+    judge(path, metadata, &Accounts::read(), me()).map_err(|foreign| foreign.for_here(env))
 }
 
 /// Refuses a directory in which others could replace the file. Root may own it,
 /// and in one that is sticky nobody replaces what is another's.
-pub(super) fn check_dir(path: &Path, metadata: &Metadata) -> Result<(), Foreign> {
+pub(super) fn check_dir(path: &Path, metadata: &Metadata, env: &Env) -> Result<(), Foreign> {
     if metadata.mode() & STICKY != 0 {
         return Ok(());
     }
     let me = if metadata.uid() == 0 { 0 } else { me() };
-    judge(path, metadata, &Accounts::read(), me)
+    judge(path, metadata, &Accounts::read(), me).map_err(|foreign| foreign.for_here(env))
 }
 
 fn me() -> u32 {
@@ -50,11 +62,11 @@ fn judge(path: &Path, metadata: &Metadata, accounts: &Accounts, me: u32) -> Resu
     let (owner, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
     let quoted = quoted(path);
     let foreign =
-        |why: String, remedy: String| Err(Foreign { path: path.to_path_buf(), why, remedy });
+        |why: String, remedy: String| Err(Foreign { path: path.to_path_buf(), why, remedy, owner });
     if owner != me {
         return foreign(
             format!("it belongs to {}, not to {}", accounts.user(owner), accounts.user(me)),
-            format!("sudo chown {} {quoted}", accounts.plain(me)),
+            format!("chown {} {quoted}", accounts.plain(me)),
         );
     }
     if mode & OTHERS_WRITE != 0 {
@@ -186,13 +198,33 @@ mod tests {
             with(0o646).unwrap_err(),
             "refused `/p/it's`: everybody can write to it\nchmod go-w '/p/it'\\''s'"
         );
-        let said = with(0o664).unwrap_err();
-        assert!(said.ends_with("can write to it\nchmod g-w '/p/it'\\''s'"), "{said}");
-
         let metadata = fs::metadata(file.path()).unwrap();
+        let said = with(0o664).unwrap_err().replace(&metadata.gid().to_string(), "GID");
+        insta::assert_snapshot!(said, @r"
+        refused `/p/it's`: the group GID can write to it
+        chmod g-w '/p/it'\''s'
+        ");
+
+        let not_me = metadata.uid() + 1;
+        let said = judge(Path::new("/p"), &metadata, &Accounts::default(), not_me).unwrap_err();
+        let said = format!("{said}\n{}", said.remedy()).replace(&not_me.to_string(), "ME");
+        let said = said.replace(&format!("user {}", metadata.uid()), "user OWNER");
+        insta::assert_snapshot!(said, @r"
+        refused `/p`: it belongs to the user OWNER, not to the user ME
+        chown ME '/p'
+        ");
+
         let said = judge(Path::new("/p"), &metadata, &accounts(), 1000_u32.max(metadata.uid() + 1))
             .unwrap_err();
         assert!(said.why.starts_with("it belongs to "), "{said}");
-        assert!(said.remedy().starts_with("sudo chown "), "{}", said.remedy());
+        assert!(said.remedy().starts_with("chown "), "{}", said.remedy());
+        // Another's file takes root, where this is not root; one's own never does.
+        let env = Env::fixed([("PATH", "")], "/", "/bin/the-loop");
+        let prefixed = ["sudo ", "doas ", "su -c "];
+        let theirs = Foreign { owner: me() + 1, ..said.clone() }.for_here(&env);
+        let has = prefixed.iter().any(|prefix| theirs.remedy().starts_with(prefix));
+        assert_eq!(has, me() != 0, "{}", theirs.remedy());
+        let ours = Foreign { owner: me(), ..said.clone() }.for_here(&env);
+        assert_eq!(ours, Foreign { owner: me(), ..said });
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::error::ConfigError;
 use super::super::locate::{What, locate};
-use super::super::model::{Config, HarnessName};
+use super::super::model::{Config, DeclaredName, HarnessName};
 use super::super::suggest::nearest;
 use super::super::tree::Step;
 use super::super::{declarations, shipped};
@@ -40,7 +40,7 @@ pub(super) fn check(file: &Path, text: &str, config: &Config) -> Result<(), Conf
         }
     }
     let mut known: Vec<&str> = HarnessName::BUILT_IN.iter().map(HarnessName::as_str).collect();
-    known.extend(declared.keys().map(|name| name.as_str()));
+    known.extend(declared.keys().map(DeclaredName::as_str));
     known.sort_unstable();
     let is_known = |name: &HarnessName| known.contains(&name.as_str());
     let routing = &config.routing;

@@ -37,12 +37,19 @@ pub(super) fn explain(file: &Path, text: &str, error: &serde_yaml::Error) -> Con
         let spot = last_position(&said).or(spot);
         return ConfigError::whole(file, "a quote is opened here and not closed").at(text, spot);
     }
+    let rest = spot.map(|spot| yaml_lines(text).into_iter().skip(spot.line - 1));
+    let is_at_end = rest.is_some_and(|mut rest| rest.all(|line| line.trim().is_empty()));
+    if has("while parsing a flow") && is_at_end {
+        let spot = last_open(text).or(spot);
+        return ConfigError::whole(file, "a bracket is opened here and not closed").at(text, spot);
+    }
     if has("did not find expected key") {
         return fault("this is neither a key nor the rest of a value")
             .hint("the keys of one group start in the same column");
     }
     if has("could not find expected ':'") {
-        return fault("a key without a `:`");
+        let spot = last_position(&said).or(spot);
+        return ConfigError::whole(file, "a key without a `:`").at(text, spot);
     }
     if has("recursion limit exceeded") {
         return ConfigError::whole(file, TOO_DEEP).at(text, spot);
@@ -51,8 +58,9 @@ pub(super) fn explain(file: &Path, text: &str, error: &serde_yaml::Error) -> Con
         return ConfigError::whole(file, "the aliases multiply without bounds");
     }
     if has("more than one document") {
-        return ConfigError::whole(file, "there is more than one document in the file")
-            .hint("remove the second `---` and what follows");
+        return ConfigError::whole(file, "a second document begins here")
+            .at(text, second_document(text))
+            .hint("the file is one document: remove this line, or what follows");
     }
     if let Some((_, position)) = said.split_once("control characters are not allowed at position ")
     {
@@ -67,6 +75,44 @@ pub(super) fn explain(file: &Path, text: &str, error: &serde_yaml::Error) -> Con
         return fault("a value cannot have a tag (`!…`)");
     }
     fault(&without_positions(&said))
+}
+
+/// Where the second document begins: at its `---`, or at what follows a `...`.
+fn second_document(text: &str) -> Option<Spot> {
+    let is_mark = |line: &str, mark: &str| {
+        line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
+    };
+    let (mut has_begun, mut has_ended) = (false, false);
+    for (number, line) in yaml_lines(text).into_iter().enumerate() {
+        let here = Some(Spot { line: number + 1, column: 1 });
+        let says_nothing = line.trim().is_empty() || line.trim_start().starts_with('#');
+        if is_mark(line, "...") {
+            has_ended = has_begun;
+        } else if is_mark(line, "---") {
+            if std::mem::replace(&mut has_begun, true) {
+                return here;
+            }
+        } else if !says_nothing && has_ended {
+            return here;
+        } else if !says_nothing && (has_begun || !line.starts_with('%')) {
+            has_begun = true;
+        }
+    }
+    None
+}
+
+/// The last bracket that is opened and not closed, as far as one can tell without
+/// reading the text as YAML.
+fn last_open(text: &str) -> Option<Spot> {
+    let mut open = Vec::new();
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' | '{' => open.push(at),
+            ']' | '}' => drop(open.pop()),
+            _ => {}
+        }
+    }
+    open.pop().map(|at| Spot::behind(&text[..at]))
 }
 
 /// The last position that a message names: where what it could not finish began.

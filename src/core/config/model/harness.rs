@@ -108,7 +108,11 @@ impl Sign {
             None => !found.is_null(),
             Some(value) => match found {
                 Value::String(text) => text == value,
-                other => other.to_string() == *value,
+                Value::Bool(found) => value.parse() == Ok(*found),
+                Value::Number(found) => {
+                    value.parse().is_ok_and(|value: serde_json::Number| value == *found)
+                }
+                _ => false,
             },
         }
     }

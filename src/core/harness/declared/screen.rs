@@ -61,7 +61,7 @@ fn question(rows: &[Row], known_by: &str) -> String {
         let text = text_of(row);
         text.trim_matches(|c: char| c.is_whitespace() || STROKES.contains(&c)).to_owned()
     });
-    let asked = lines.filter(|line| line.ends_with('?')).last();
+    let asked = lines.rev().find(|line| line.ends_with('?'));
     cap(&visible(asked.as_deref().unwrap_or(known_by)), 200)
 }
 

@@ -161,3 +161,181 @@ pub(in crate::host::runner) fn with_notice(prompt: &str) -> String {
         None => format!("{prompt}\n{notice}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::path::Path;
+    use std::process::Stdio;
+
+    use jiff::Timestamp;
+    use serde_json::json;
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::watch;
+    use super::*;
+    use crate::base::process::Invocation;
+    use crate::core::harness::Claude;
+    use crate::state::spool;
+    use crate::state::turns::{About, Turns};
+
+    /// A turn, and what its agent has told.
+    struct Case {
+        dir: tempfile::TempDir,
+        turn: Turn,
+        marker: Marker,
+    }
+
+    impl Case {
+        fn new(prompt: &str) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let about = About { delivery: "d-1".parse().unwrap(), began: Timestamp::UNIX_EPOCH };
+            let turn = Turns::in_dir(&dir.path().join("t")).begin(&about, prompt).unwrap();
+            for path in [turn.stdout(), turn.stderr()] {
+                Turn::open_output(&path).unwrap();
+            }
+            fs::create_dir(dir.path().join("s")).unwrap();
+            Self { dir, turn, marker: Marker::new([7; 16]) }
+        }
+
+        fn tells(&self, event: &serde_json::Value) {
+            let mut event = event.clone();
+            event["session_id"] = json!("0d4f3c8e-6d6c-4d6e-9d9a-1f2e3d4c5b6a");
+            spool::write(&self.dir.path().join("s"), &event).unwrap();
+        }
+
+        fn begins(&self) {
+            self.tells(&json!({ "hook_event_name": "SessionStart", "source": "startup" }));
+        }
+
+        fn takes(&self) {
+            let prompt = format!("[the-loop event {}]", self.marker);
+            self.tells(&json!({ "hook_event_name": "UserPromptSubmit", "prompt": prompt }));
+        }
+
+        fn judged(&self, status: ExitStatus) -> (State, Reason, String) {
+            self.judged_after(&Ending { status: Some(status), ..Ending::default() })
+        }
+
+        fn judged_after(&self, ending: &Ending) -> (State, Reason, String) {
+            let harness = Harness::Claude(Claude);
+            let mut signals = SignalLog::new(harness.clone(), &self.dir.path().join("s"));
+            signals.refresh().unwrap();
+            match judge(&harness, &self.turn, ending, &mut signals, &self.marker) {
+                Verdict::Ended { state, reason, detail, .. } => {
+                    (state, reason, detail.unwrap_or_default())
+                }
+                other => unreachable!("{other:?}"),
+            }
+        }
+    }
+
+    /// Every exit code, every signal that can end a program with its number, and
+    /// what is said about it.
+    fn every_status() -> Vec<(ExitStatus, String)> {
+        let codes =
+            (0..=255).map(|code| (ExitStatus::from_raw(code << 8), format!("exit code {code}")));
+        let signals = (1..=64).map(|n| (ExitStatus::from_raw(n), format!("signal {n}")));
+        // With a core left behind.
+        let cores = [(ExitStatus::from_raw(0x8b), "signal 11 (SIGSEGV)".to_owned())];
+        codes.chain(signals).chain(cores).collect()
+    }
+
+    #[test]
+    fn every_exit_status_has_a_clear_state() {
+        let (taken, begun, silent, babbling) =
+            (Case::new("x"), Case::new("x"), Case::new("x"), Case::new("x"));
+        taken.begins();
+        taken.takes();
+        begun.begins();
+        fs::write(babbling.turn.stdout(), "hello\n").unwrap();
+        for (status, said) in every_status() {
+            let is = |case: &Case, state, reason| {
+                let (is_state, is_reason, detail) = case.judged(status);
+                assert_eq!((is_state, is_reason), (state, reason), "{said}");
+                let rest = detail.strip_prefix("the agent ended with ").unwrap_or(&detail);
+                let rest = rest.strip_prefix(said.as_str()).unwrap_or_else(|| panic!("{detail}"));
+                assert!(rest.starts_with(' ') && rest.contains(" and no result"), "{detail}");
+            };
+            // It took the text: it is never sent again, however it ended.
+            is(&taken, State::Delivered, Reason::AcceptedWithoutResult);
+            // It began, would have said so, and did not.
+            is(&begun, State::Failed, Reason::HarnessExited);
+            // It said nothing at all: only a failure of its own proves that it
+            // took nothing.
+            if status.code().is_some_and(|code| code > 0) {
+                is(&silent, State::Failed, Reason::HarnessExited);
+            } else {
+                is(&silent, State::Unproven, Reason::NoSignal);
+            }
+            is(&babbling, State::Unproven, Reason::NoSignal);
+        }
+        for (n, name) in
+            [(1, "SIGHUP"), (2, "SIGINT"), (6, "SIGABRT"), (9, "SIGKILL"), (15, "SIGTERM")]
+        {
+            let (_, _, detail) = taken.judged(ExitStatus::from_raw(n));
+            assert_eq!(detail, format!("the agent ended with signal {n} ({name}) and no result"));
+        }
+    }
+
+    /// Runs a shell's script as the turn's agent, as the runner does.
+    async fn run(case: &Case, script: &str) -> Ending {
+        let open = |path| Stdio::from(Turn::open_output(path).unwrap());
+        let stdin = fs::File::open(case.turn.prompt()).unwrap().into_parts().0;
+        let child = Invocation::new(Path::new("/bin/sh"), BTreeMap::new())
+            .args(["-c", script])
+            .env("PATH", "/usr/bin:/bin")
+            .start(Stdio::from(stdin), open(&case.turn.stdout()), open(&case.turn.stderr()))
+            .unwrap();
+        let limit = Duration::from_mins(1);
+        watch::child(&case.turn, child, limit, &CancellationToken::new()).await
+    }
+
+    #[tokio::test]
+    async fn every_exit_code_and_signal_of_a_real_process_is_told() {
+        let case = Case::new("x");
+        case.takes();
+        let codes = (0..=255).map(|code| (format!("exit {code}"), format!("exit code {code} ")));
+        let of_linux: &[i32] = if cfg!(target_os = "linux") { &[16, 26, 27, 34, 64] } else { &[] };
+        let signals = (1..=15).chain([24, 25, 31]).chain(of_linux.iter().copied());
+        let signals =
+            signals.map(|n| (format!("ulimit -c 0; kill -{n} $$"), format!("signal {n} ")));
+        for (script, said) in codes.chain(signals) {
+            let ending = run(&case, &script).await;
+            let (state, reason, detail) = case.judged_after(&ending);
+            assert_eq!((state, reason), (State::Delivered, Reason::AcceptedWithoutResult));
+            assert!(
+                detail.starts_with(&format!("the agent ended with {said}")),
+                "{script}: {detail}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_megabyte_on_standard_input_hurts_nobody_whether_it_is_read_or_not() {
+        let prompt = "0123456789abcdef".repeat(1 << 16);
+        for (script, said) in [
+            // Whole, slowly, in part, not at all, with its end closed.
+            ("wc -c | tr -d ' '", "1048576"),
+            (
+                "for n in 1 2 3 4; do head -c 262144 | wc -c | tr -d ' '; sleep 0.02; done",
+                "262144\n262144\n262144\n262144",
+            ),
+            ("head -c 16", "0123456789abcdef"),
+            ("exit 3", ""),
+            ("exec <&-; sleep 0.05; exit 3", ""),
+        ] {
+            let case = Case::new(&prompt);
+            case.takes();
+            let ending = run(&case, script).await;
+            let out = fs::read_to_string(case.turn.stdout()).unwrap();
+            assert_eq!(out.trim(), said, "{script}");
+            let (state, reason, _) = case.judged_after(&ending);
+            assert_eq!((state, reason), (State::Delivered, Reason::AcceptedWithoutResult));
+            let code = ending.status.unwrap().code();
+            assert_eq!(code, Some(if said.is_empty() { 3 } else { 0 }), "{script}");
+            assert_eq!(fs::read_to_string(case.turn.prompt()).unwrap(), prompt);
+        }
+    }
+}

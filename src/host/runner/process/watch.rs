@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use fs_err as fs;
 use jiff::Timestamp;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::state::turns::{Mark, Turn};
 
+use super::group::{self, signal};
 use super::judge::Ending;
 
 /// How often a turn is looked at.
@@ -21,7 +22,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The most that a turn's output may take on disk; what is older is cut.
 const MAX_OUTPUT: u64 = 16 << 20;
 
-/// Waits for a turn that this process started.
+/// Waits for a turn that this process started, and for the end of what its agent
+/// left running.
 pub(super) async fn child(
     turn: &Turn,
     mut child: tokio::process::Child,
@@ -35,6 +37,7 @@ pub(super) async fn child(
         tokio::select! {
             status = child.wait() => {
                 ending.status = status.ok();
+                group::end(group, GRACE).await;
                 bound(turn, &mut ending.cut);
                 return ending;
             }
@@ -65,6 +68,7 @@ pub(super) async fn child(
 pub(super) async fn adopted(
     turn: &Turn,
     mark: &Mark,
+    spool: &Path,
     limit: Duration,
     now: Timestamp,
     call_off: &CancellationToken,
@@ -84,6 +88,7 @@ pub(super) async fn adopted(
             break;
         }
     }
+    group::end_adopted(mark, spool, GRACE).await;
     bound(turn, &mut ending.cut);
     ending
 }
@@ -96,13 +101,6 @@ pub async fn end(mark: &Mark) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     signal(Some(mark.pid), Signal::KILL);
-}
-
-fn signal(group: Option<i32>, signal: Signal) {
-    if let Some(group) = group.and_then(Pid::from_raw) {
-        // One that is gone needs no signal.
-        let _ = kill_process_group(group, signal);
-    }
 }
 
 /// Cuts what a turn has written when it is more than one may. The agent appends,

@@ -24,83 +24,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What the test wants.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Script {
-    mode: Mode,
-    start_ms: Option<u64>,
-    turn_ms: Option<u64>,
-    exit_code: Option<i32>,
-    say: Option<String>,
-    swallow_enter_ms: Option<u64>,
-    /// When a dialog opens: at `start`, or so many milliseconds into a turn.
-    dialog_at_start: bool,
-    dialog_after_ms: Option<u64>,
-    /// A recorded screen that is shown as the dialog.
-    screen: Option<PathBuf>,
-    /// What stands in the box at the start, as if a person had typed it.
-    draft: Option<String>,
-    log: Option<PathBuf>,
-    prompts: Option<PathBuf>,
-    /// What a headless result says, instead of the truth.
-    says_session: Option<String>,
-    says_cost: Option<f64>,
-}
+mod headless;
+mod script;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Mode {
-    /// Takes prompts; a turn takes 50 ms.
-    #[default]
-    Idle,
-    /// Takes prompts; a turn takes 2 s.
-    Busy,
-    /// Needs 2 s until it is ready, and loses what is typed before.
-    SlowStart,
-    /// Says something and ends.
-    ExitAtStart,
-    /// Ends in the middle of its first turn.
-    ExitInTurn,
-    /// Opens a permission dialog 100 ms into a turn.
-    Dialog,
-    /// Shows a first-run dialog and never says that it is ready.
-    NeverReady,
-    /// Ignores the submit key for 400 ms after a paste.
-    SwallowEnter,
-    /// Takes prompts and tells nobody: no hook, no transcript.
-    Mute,
-    /// Takes what is typed and does not show it.
-    NoEcho,
-    /// A headless turn that never ends, and does not end when asked to.
-    NeverEnds,
-    /// A headless turn that prints 100 MB.
-    Huge,
-    /// A headless turn whose result is cut in the middle.
-    CutJson,
-    /// A headless turn that ends with `exitCode` after it took the prompt.
-    ExitAfter,
-    /// A headless turn that is killed by SIGKILL after it took the prompt.
-    KilledAfter,
-    /// Has no conversation to go on with.
-    RefusesResume,
-}
-
-impl Script {
-    fn read() -> Self {
-        match fs::read("fake-harness.json") {
-            Ok(content) => serde_json::from_slice(&content).unwrap(),
-            Err(_) => Self::default(),
-        }
-    }
-
-    fn millis(&self, key: Option<u64>, mode: Mode, in_mode: u64, else_: u64) -> Duration {
-        Duration::from_millis(key.unwrap_or(if self.mode == mode { in_mode } else { else_ }))
-    }
-}
+use script::{Mode, Script};
 
 /// The command line, as Claude reads it.
 #[derive(Debug, Default)]
@@ -245,72 +174,6 @@ fn uuid() -> String {
 }
 
 impl Fake {
-    /// One turn whose prompt comes on standard input.
-    fn headless(&mut self) {
-        let mut prompt = String::new();
-        io::stdin().read_to_string(&mut prompt).unwrap();
-        let source = if self.args.resume { "resume" } else { "startup" };
-        self.hook("SessionStart", json!({ "source": source, "model": "fake" }));
-        std::thread::sleep(self.script.millis(self.script.start_ms, Mode::SlowStart, 2000, 0));
-        self.note(&json!({ "prompt": prompt, "headless": true, "session": self.args.session }));
-        self.hook("UserPromptSubmit", json!({ "prompt": prompt }));
-        let uuid = uuid();
-        let parent = self.head.replace(uuid.clone());
-        self.record(&json!({
-            "parentUuid": parent, "isSidechain": false, "userType": "external", "type": "user",
-            "message": { "role": "user", "content": prompt }, "uuid": uuid,
-        }));
-        let session = &self.args.session;
-        if self.args.stream {
-            println!("{}", json!({ "type": "system", "subtype": "init", "session_id": session }));
-            let said = json!([{ "type": "text", "text": "On it.\u{1b}[2J" },
-                { "type": "tool_use", "name": "Bash", "input": { "command": "ls -l" } }]);
-            println!("{}", json!({ "type": "assistant", "message": { "content": said } }));
-            let result = json!([{ "type": "tool_result", "content": "total 0" }]);
-            println!("{}", json!({ "type": "user", "message": { "content": result } }));
-        }
-        match self.script.mode {
-            Mode::NeverEnds => {
-                let mut trap = Command::new("/bin/sh");
-                trap.args(["-c", "trap '' TERM; while :; do sleep 1; done"]);
-                let _ = trap.status();
-                std::thread::sleep(Duration::from_hours(1));
-            }
-            Mode::Huge => {
-                let line = format!("{}\n", "x".repeat(999));
-                for _ in 0..100_000 {
-                    io::stdout().write_all(line.as_bytes()).unwrap();
-                }
-            }
-            Mode::CutJson => {
-                print("{\"type\":\"result\",\"subtype\":\"succ");
-                std::process::exit(0);
-            }
-            Mode::ExitAfter => std::process::exit(self.script.exit_code.unwrap_or(1)),
-            Mode::KilledAfter => {
-                let own = rustix::process::getpid();
-                rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
-            }
-            _ => {}
-        }
-        std::thread::sleep(self.script.millis(self.script.turn_ms, Mode::Busy, 2000, 50));
-        self.record(&json!({
-            "type": "assistant", "message": { "role": "assistant",
-            "content": [{ "type": "text", "text": "done" }] },
-        }));
-        self.hook("Stop", json!({ "stop_hook_active": false, "last_assistant_message": "done" }));
-        self.hook("SessionEnd", json!({ "reason": "other" }));
-        let session = self.script.says_session.as_ref().unwrap_or(&self.args.session);
-        let cost = self.script.says_cost.unwrap_or(0.0125);
-        println!(
-            "{}",
-            json!({
-                "type": "result", "subtype": "success", "is_error": false, "duration_ms": 1234,
-                "num_turns": 1, "result": "done", "session_id": session, "total_cost_usd": cost,
-            })
-        );
-    }
-
     fn run(&mut self) {
         let stdin = io::stdin();
         let before = tcgetattr(&stdin).unwrap();

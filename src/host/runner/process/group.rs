@@ -1,0 +1,183 @@
+//! The process group of a turn: what the agent started in it ends with the turn.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fs_err as fs;
+use rustix::process::{
+    Pid, Signal, kill_process_group, test_kill_process, test_kill_process_group,
+};
+use tokio::time::Instant;
+
+use crate::state::turns::Mark;
+
+/// How long what an agent left behind may take to end by itself: a hook that
+/// still writes, say.
+const BY_ITSELF: Duration = Duration::from_millis(500);
+/// How often a group is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Sends a signal to a group. One that is gone needs none.
+pub(super) fn signal(group: Option<i32>, signal: Signal) {
+    if let Some(group) = group.and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Ends what a turn that this process started left running: it may end by
+/// itself, is asked to, and is killed when it does not within `grace`.
+pub(super) async fn end(group: Option<i32>, grace: Duration) {
+    let Some(group) = group.and_then(Pid::from_raw) else { return };
+    if is_empty_within(group, BY_ITSELF).await {
+        return;
+    }
+    let _ = kill_process_group(group, Signal::TERM);
+    if !is_empty_within(group, grace).await {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// Ends what a turn of an earlier receiver left running. Its group's number may
+/// be another group's by now: only one with a process in it that was given the
+/// session's spool is the turn's.
+pub(super) async fn end_adopted(mark: &Mark, spool: &Path, grace: Duration) {
+    let Some(group) = Pid::from_raw(mark.pid) else { return };
+    // The number is not given to a new process while the old group is there.
+    let is_reused = test_kill_process(group).is_ok() && !mark.is_alive() && !is_zombie(group);
+    let is_ours = || members(group).is_some_and(|all| all.iter().any(|pid| has_spool(*pid, spool)));
+    if !is_reused && is_ours() {
+        end(Some(mark.pid), grace).await;
+    }
+}
+
+async fn is_empty_within(group: Pid, limit: Duration) -> bool {
+    let begin = Instant::now();
+    loop {
+        let is_gone = test_kill_process_group(group).is_err();
+        if is_gone || members(group).is_some_and(|all| all.is_empty()) {
+            return true;
+        }
+        if begin.elapsed() >= limit {
+            return false;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The processes of a group that have not ended; nothing where there is no
+/// `/proc`.
+fn members(group: Pid) -> Option<Vec<i32>> {
+    let wanted = group.as_raw_nonzero().get();
+    let entries = fs::read_dir("/proc").ok()?;
+    let mut found = Vec::new();
+    let mut is_proc = false;
+    for entry in entries.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let Some((state, its_group)) = state_and_group(pid) else { continue };
+        is_proc = true;
+        if its_group == wanted && !matches!(state, 'Z' | 'X') {
+            found.push(pid);
+        }
+    }
+    is_proc.then_some(found)
+}
+
+fn is_zombie(pid: Pid) -> bool {
+    state_and_group(pid.as_raw_nonzero().get()).is_some_and(|(state, _)| matches!(state, 'Z' | 'X'))
+}
+
+fn state_and_group(pid: i32) -> Option<(char, i32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold blanks and brackets: what follows its last bracket counts.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.nth(1)?.parse().ok()?))
+}
+
+fn has_spool(pid: i32, spool: &Path) -> bool {
+    let wanted = [b"THE_LOOP_SPOOL=", spool.as_os_str().as_encoded_bytes()].concat();
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|entry| entry == wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::process::Stdio;
+
+    use super::*;
+    use crate::base::process::Invocation;
+
+    /// A group whose leader has ended and left this running; the leader's mark.
+    async fn left_behind(script: &str, spool: &str) -> Mark {
+        let dir = tempfile::tempdir().unwrap();
+        let ready = dir.path().join("ready");
+        let script =
+            format!("( {script} ) & while [ ! -e {r} ]; do sleep 0.01; done", r = ready.display());
+        let mut child = Invocation::new(Path::new("/bin/sh"), BTreeMap::new())
+            .args(["-c", &script.replace("READY", &format!("> {}", ready.display()))])
+            .env("PATH", "/usr/bin:/bin")
+            .env("THE_LOOP_SPOOL", spool)
+            .start(Stdio::null(), Stdio::null(), Stdio::null())
+            .unwrap();
+        let pid = i32::try_from(child.id().unwrap()).unwrap();
+        child.wait().await.unwrap();
+        Mark { pid, start: Some(1) }
+    }
+
+    fn left(mark: &Mark) -> usize {
+        members(Pid::from_raw(mark.pid).unwrap()).unwrap().len()
+    }
+
+    #[tokio::test]
+    async fn what_was_left_running_is_asked_and_then_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = dir.path().join("said");
+        let polite = format!(
+            "trap 'echo bye > {}; exit' TERM; READY; while :; do sleep 0.01; done",
+            said.display()
+        );
+        let mark = left_behind(&polite, "/s").await;
+        assert!(left(&mark) > 0);
+        end(Some(mark.pid), Duration::from_secs(20)).await;
+        assert_eq!((left(&mark), fs::read_to_string(&said).unwrap().as_str()), (0, "bye\n"));
+        // One that does not listen.
+        let mark = left_behind("trap '' TERM; READY; while :; do sleep 0.01; done", "/s").await;
+        end(Some(mark.pid), Duration::from_millis(100)).await;
+        let begin = Instant::now();
+        while left(&mark) > 0 {
+            assert!(begin.elapsed() < Duration::from_secs(20), "it lives");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_ends_by_itself_is_not_signalled() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = dir.path().join("said");
+        let script = format!("trap 'exit' TERM; READY; sleep 0.1; echo done > {}", said.display());
+        let mark = left_behind(&script, "/s").await;
+        end(Some(mark.pid), Duration::from_secs(20)).await;
+        assert_eq!(fs::read_to_string(&said).unwrap(), "done\n");
+    }
+
+    #[tokio::test]
+    async fn the_group_of_an_earlier_turn_is_ended_only_when_it_is_known_to_be_it() {
+        let mark = left_behind("READY; sleep 60", "/s").await;
+        end_adopted(&mark, Path::new("/other"), Duration::from_secs(20)).await;
+        assert!(left(&mark) > 0, "another session's");
+        end_adopted(&mark, Path::new("/s"), Duration::from_secs(20)).await;
+        assert_eq!(left(&mark), 0);
+        // One whose number a new process has.
+        let mut child = Invocation::new(Path::new("/bin/sleep"), BTreeMap::new())
+            .arg("60")
+            .env("THE_LOOP_SPOOL", "/s")
+            .start(Stdio::null(), Stdio::null(), Stdio::null())
+            .unwrap();
+        let pid = i32::try_from(child.id().unwrap()).unwrap();
+        end_adopted(&Mark { pid, start: Some(1) }, Path::new("/s"), Duration::from_secs(1)).await;
+        assert!(child.try_wait().unwrap().is_none());
+        child.kill().await.unwrap();
+    }
+}

@@ -1,0 +1,379 @@
+//! What the doctor believes: which places it can write to, which programs are
+//! run, what of them is left afterwards.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text, wait_until};
+use crate::doctor_host::{chmod, doctor, severity};
+use crate::install_faults::may_mount;
+
+/// Another user than root, where this is root.
+const OTHER: u32 = 65534;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs the doctor as a user who is not root.
+fn as_person(place: &Place, more: &[(&str, &Path)], args: &[&str]) -> Output {
+    let vars: Vec<_> = more.iter().map(|(name, value)| (*name, value.as_os_str())).collect();
+    if !is_root() {
+        return place.command(SYSTEM, args).envs(vars).output().unwrap();
+    }
+    let inner = place.command(SYSTEM, args);
+    let user = OTHER.to_string();
+    Command::new("setpriv")
+        .args(["--reuid", &user, "--regid", &user, "--clear-groups"])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env_clear()
+        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .envs(vars)
+        .current_dir("/")
+        .output()
+        .unwrap()
+}
+
+/// Gives a directory to the user that [`as_person`] runs as.
+fn give(path: &Path) {
+    if is_root() {
+        std::os::unix::fs::chown(path, Some(OTHER), Some(OTHER)).unwrap();
+    }
+}
+
+fn of_disk(output: &Output) -> (Vec<String>, Value) {
+    let report = json(output);
+    let findings = report["findings"].as_array().unwrap();
+    let found = findings.iter().find(|found| found["severity"] == "error");
+    assert!(found.is_some_and(|found| found["id"] == "disk.space"), "{report:#}");
+    assert_eq!(output.status.code(), Some(1));
+    let what = findings.iter().map(|found| found["what"].to_string());
+    (what.collect(), found.unwrap()["remedy"].clone())
+}
+
+const DISK: &[&str] = &["doctor", "--json", "--only", "disk"];
+
+#[test]
+fn a_place_that_cannot_be_written_to_is_an_error_and_says_what_helps() {
+    let place = Place::new();
+    chmod(&place.path(""), 0o755);
+    let own = place.path("own");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(place.path("file"), "").unwrap();
+    symlink("/nowhere/x", place.path("dangling")).unwrap();
+    for (home, said) in [
+        (Path::new("/dev/null"), "/dev/null is no directory"),
+        (&place.path("file/x"), "file is no directory"),
+        (&place.path("dangling"), "dangling is a link that leads nowhere"),
+        (Path::new("/"), "this user may not write to /:"),
+    ] {
+        let (what, remedy) = of_disk(&as_person(&place, &[("THE_LOOP_HOME", home)], DISK));
+        assert!(what[0].contains(said), "{}: {what:?}", home.display());
+        assert!(remedy["note"].as_str().unwrap().contains("THE_LOOP_HOME"), "{remedy}");
+    }
+    // One's own, with no right left.
+    give(&own);
+    chmod(&own, 0o500);
+    let (what, remedy) = of_disk(&as_person(&place, &[("THE_LOOP_HOME", &own)], DISK));
+    assert!(what[0].contains("may not write to"), "{what:?}");
+    assert_eq!(remedy["commands"][0], format!("chmod u+rwx {}", own.display()));
+    chmod(&own, 0o700);
+}
+
+#[test]
+fn what_root_left_in_a_home_is_given_back_by_root() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    chmod(&place.path(""), 0o755);
+    let home = place.path("home");
+    give(&home);
+    std::fs::create_dir(home.join("data")).unwrap();
+    let output = as_person(&place, &[], DISK);
+    let (_, remedy) = of_disk(&output);
+    let command = remedy["commands"][0].as_str().unwrap();
+    let chown = format!("chown -R {OTHER} {}", home.join("data").display());
+    let prefixed = [format!("sudo {chown}"), format!("doas {chown}"), format!("su -c '{chown}'")];
+    assert!(prefixed.contains(&command.to_owned()), "{command}");
+}
+
+#[test]
+fn a_read_only_place_says_what_helps() {
+    if !may_mount() {
+        return;
+    }
+    let place = Place::new();
+    let script = "mount -t tmpfs -o ro x \"$0\" && exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["-rm", "sh", "-c", script])
+        .arg(place.path("home"))
+        .arg(env!("CARGO_BIN_EXE_the-loop"))
+        .args(DISK)
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("THE_LOOP_HOME", place.path("home"))
+        .output()
+        .unwrap();
+    let (what, remedy) = of_disk(&output);
+    assert!(what[0].contains("read-only file system"), "{what:?}");
+    assert!(remedy["note"].as_str().unwrap().contains("make it writable"), "{remedy}");
+}
+
+#[test]
+fn an_install_that_could_not_be_run_is_not_offered() {
+    if !may_mount() {
+        return;
+    }
+    let place = Place::new();
+    let script = "mount -t tmpfs -o noexec,mode=755 x \"$HOME\" && cp \"$0\" \"$HOME/ttyd\" && \
+                  exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["-rm", "sh", "-c", script])
+        .arg(test_tool("ttyd"))
+        .arg(env!("CARGO_BIN_EXE_the-loop"))
+        .args(["doctor", "--json", "--for", "web", "--only", "ttyd"])
+        .env_clear()
+        .env("PATH", format!("/usr/sbin:/usr/bin:/sbin:/bin:{}", place.path("home").display()))
+        .env("HOME", place.path("home"))
+        .env("THE_LOOP_HOME", place.path("home"))
+        .output()
+        .unwrap();
+    let report = json(&output);
+    let found = finding(&report, "ttyd.runs");
+    assert!(found["what"].as_str().unwrap().contains("noexec"), "{found}");
+    assert!(!found["remedy"]["commands"].to_string().contains("--install"), "{found}");
+    assert!(found["remedy"]["note"].as_str().unwrap().contains("THE_LOOP_HOME"), "{found}");
+    assert!(found["fix"].is_null(), "{found}");
+}
+
+#[test]
+fn what_is_named_like_a_tool_and_is_no_program_is_named() {
+    let place = Place::new();
+    let bin = place.path("bin");
+    symlink("/nowhere/tmux", bin.join("tmux")).unwrap();
+    symlink("ttyd", bin.join("ttyd")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, bin.join("git"), 0o755.into()).unwrap();
+    std::fs::create_dir(bin.join("claude")).unwrap();
+    let report = json(&place.run("BIN", &["doctor", "--json"], &[]));
+    for (id, said) in [
+        ("tmux.runs", "tmux is a link to `/nowhere/tmux`, which is not there"),
+        ("ttyd.runs", "ttyd is a link that leads in a circle"),
+        ("git.runs", "git is not a file, but a named pipe"),
+        ("claude.runs", "claude is not a file, but a directory"),
+    ] {
+        let what = finding(&report, id)["what"].as_str().unwrap();
+        assert!(what.ends_with(said), "{id}: {what}");
+    }
+    // A command that only looks for one is not held up by it either.
+    let path = format!("BIN:{SYSTEM}");
+    let report = json(&place.run(&path, &["doctor", "--json", "--only", "tmux,git"], &[]));
+    assert_eq!((severity(&report, "tmux.found"), severity(&report, "git.found")), ("ok", "ok"));
+}
+
+#[test]
+fn a_program_that_is_being_written_is_named_as_such() {
+    let place = Place::new();
+    let program = place.path("bin/tmux");
+    std::fs::copy(test_tool("tmux-3.6a"), &program).unwrap();
+    let writer = std::fs::OpenOptions::new().append(true).open(&program).unwrap();
+    // Some kernels let it run.
+    let refused = Command::new(&program).arg("-V").output().is_err();
+    let args = ["doctor", "--json", "--only", "tmux.found"];
+    let report = json(&place.run("BIN", &args, &[]));
+    drop(writer);
+    if refused {
+        let what = finding(&report, "tmux.runs")["what"].as_str().unwrap();
+        assert!(what.ends_with("is being written to by another process"), "{what}");
+    }
+    let report = json(&place.run("BIN", &args, &[]));
+    assert_eq!(severity(&report, "tmux.found"), "ok");
+}
+
+#[test]
+fn a_program_that_others_can_change_is_never_run() {
+    let place = Place::new();
+    let ran = place.path("ran");
+    let body = format!("#!/bin/sh\n: > {}\necho tmux 3.9\n", ran.display());
+    let args = ["doctor", "--json", "--for", "tmux", "--only", "tmux.found,path"];
+    let refused = |path: &str, said: &str| {
+        let report = json(&place.run(path, &args, &[]));
+        let told = finding(&report, "path.entries");
+        assert_eq!(told["severity"], "warning", "{report:#}");
+        assert!(told["evidence"].to_string().contains(said), "{said}: {told}");
+        let found = finding(&report, "tmux.found");
+        assert_eq!(found["severity"], "error");
+        let what = found["what"].as_str().unwrap();
+        assert!(what.contains("is not to be trusted: ") && what.contains(said), "{what}");
+        assert!(!ran.exists(), "{said}: it was run");
+    };
+    // Its own mode.
+    let program = place.put("tmux", 0o777, body.as_bytes());
+    refused("BIN", "everybody may write to it");
+    chmod(&program, 0o755);
+    // A directory above.
+    let open = place.path("open");
+    std::fs::create_dir_all(open.join("bin")).unwrap();
+    std::fs::copy(&program, open.join("bin/tmux")).unwrap();
+    chmod(&open, 0o777);
+    refused(open.join("bin").to_str().unwrap(), "on the way to it");
+    // The work tree in which agents write, behind a link.
+    std::fs::create_dir(place.path("home/.git")).unwrap();
+    std::fs::rename(&program, place.path("home/tmux")).unwrap();
+    symlink(place.path("home/tmux"), &program).unwrap();
+    let elsewhere = place.path("tmp");
+    let output = place.command("BIN", &args).env("HOME", &elsewhere).output().unwrap();
+    let report = json(&output);
+    let what = finding(&report, "tmux.found")["what"].as_str().unwrap();
+    assert!(what.contains("it is in the work tree"), "{what}");
+    assert!(!ran.exists(), "the link into the work tree was followed");
+}
+
+#[test]
+fn a_managed_program_that_was_changed_is_not_run_although_it_answers() {
+    let place = Place::new();
+    let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();
+    let install = ["doctor", "--install", "ttyd", "--offline", &folder];
+    assert!(place.run(SYSTEM, &install, &[]).status.success());
+    let path = "/usr/bin:/bin";
+    let check = ["doctor", "--json", "--for", "web", "--only", "ttyd"];
+    assert_eq!(severity(&json(&place.run(path, &check, &[])), "ttyd.found"), "ok");
+    let binary = place.path("home/data/tools/ttyd/1.7.7/ttyd");
+    let mut bytes = std::fs::read(&binary).unwrap();
+    bytes.push(0);
+    std::fs::write(&binary, &bytes).unwrap();
+    let answers = Command::new(&binary).arg("--version").output().unwrap();
+    assert!(answers.status.success());
+    let report = json(&place.run(path, &check, &[]));
+    let found = finding(&report, "ttyd.runs");
+    let what = found["what"].as_str().unwrap();
+    assert!(what.contains("is damaged: its SHA-256 is "), "{what}");
+    assert!(what.contains("8a217c968aba172e0dbf3f34447218dc015bc4d5e59bf51db2f2cd12b7be4f55"));
+    assert_eq!(found["remedy"]["commands"][0], "the-loop doctor --install ttyd");
+    let fix = [&check[..], &["--fix", "--offline", &folder]].concat();
+    assert_eq!(severity(&json(&place.run(path, &fix, &[])), "ttyd.found"), "ok");
+    // A receipt that fits the changed program is not that of the pin.
+    let receipt = binary.with_file_name("receipt.json");
+    let mut told: Value = serde_json::from_slice(&std::fs::read(&receipt).unwrap()).unwrap();
+    told["binarySha256"] = crate::install::sha256(&bytes).into();
+    std::fs::write(&receipt, told.to_string()).unwrap();
+    std::fs::write(&binary, &bytes).unwrap();
+    assert_eq!(severity(&json(&place.run(path, &check, &[])), "ttyd.runs"), "error");
+}
+
+#[test]
+fn a_terminal_that_is_not_described_is_said() {
+    let place = Place::new();
+    for (term, said) in [
+        ("nosuch", "TERM is nosuch, which is not described"),
+        ("../../etc/passwd", "which is not described"),
+        ("dumb", "TERM names no terminal"),
+    ] {
+        let args = ["doctor", "--json", "--only", "terminal.term"];
+        let report = json(&place.run(SYSTEM, &args, &[("TERM", term)]));
+        let found = finding(&report, "terminal.term");
+        assert_eq!(found["severity"], "note", "{found}");
+        assert!(found["what"].as_str().unwrap().contains(said), "{found}");
+        assert_eq!(found["remedy"]["commands"][0], "export TERM=xterm-256color");
+    }
+    let known = [("TERM", "xterm-256color")];
+    let report = json(&place.run(SYSTEM, &["doctor", "--json", "--only", "terminal.term"], &known));
+    assert_eq!(severity(&report, "terminal.term"), "ok");
+}
+
+#[test]
+fn a_child_of_a_probe_that_leaves_its_group_ends_with_the_doctor() {
+    let place = Place::new();
+    let mark = place.path("x");
+    // One that leaves, one that is an orphan besides; the tool itself answers.
+    let script = format!(
+        "#!/bin/sh\n(setsid sh -c 'sleep 100; : {mark}' &) >/dev/null 2>&1 </dev/null\n\
+         setsid sh -c 'sleep 100; : {mark}' >/dev/null 2>&1 </dev/null &\necho git version 2.9\n",
+        mark = mark.display()
+    );
+    place.put("git", 0o755, script.as_bytes());
+    let path = format!("BIN:{SYSTEM}");
+    let report = json(&place.run(&path, &["doctor", "--json", "--only", "git"], &[]));
+    assert_eq!(severity(&report, "git.found"), "ok");
+    place.assert_clean();
+}
+
+#[test]
+fn a_job_of_the_shell_that_became_the_doctor_is_left_alone() {
+    let place = Place::new();
+    let script = "sleep 60 >/dev/null 2>&1 & echo $!; exec \"$0\" doctor --only locale";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_the-loop")])
+        .env("HOME", place.path("home"))
+        .output()
+        .unwrap();
+    let job: i32 = text(&output.stdout).lines().next().unwrap().parse().unwrap();
+    let ended = kill_process(Pid::from_raw(job).unwrap(), Signal::KILL);
+    assert!(output.status.success() && ended.is_ok(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_a_killed_doctor_left_is_ended_by_the_next() {
+    let place = Place::new();
+    let real = std::fs::canonicalize("/usr/bin/tmux").unwrap();
+    let mark = place.path("paste");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *paste-buffer*) : > '{mark}'; set -- -S \"$2\" wait-for x;; \
+         esac\nexec '{real}' \"$@\"\n",
+        mark = mark.display(),
+        real = real.display()
+    );
+    place.put("tmux", 0o755, script.as_bytes());
+    let mut child = place.command("BIN", &["doctor", "--only", "tmux"]).spawn().unwrap();
+    wait_until("the paste is under way", || mark.exists());
+    // Another one meanwhile takes nothing away from a living one.
+    let left = place.left_behind();
+    assert!(place.run(SYSTEM, &["doctor", "--only", "tmux"], &[]).status.success());
+    assert_eq!(place.left_behind(), left);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    assert_ne!(place.left_behind(), Vec::<String>::new());
+    assert!(place.run(SYSTEM, &["doctor", "--only", "tmux"], &[]).status.success());
+    wait_until("nothing is left", || place.left_behind().is_empty());
+}
+
+#[test]
+fn a_relative_home_is_refused_and_a_relative_place_of_ours_is_not() {
+    let place = Place::new();
+    for (args, code) in [(&["doctor"][..], 3), (&["sessions", "list"], 1)] {
+        let output = place.run(SYSTEM, args, &[("HOME", "~")]);
+        assert_eq!(output.status.code(), Some(code));
+        let said = text(&output.stderr);
+        assert!(said.starts_with("error: HOME is `~`, which is not an absolute path"), "{said}");
+        assert!(said.contains("hint: set HOME to the absolute path"), "{said}");
+    }
+    let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();
+    let install = ["doctor", "--install", "ttyd", "--offline", &folder];
+    let output = place.run(SYSTEM, &install, &[("THE_LOOP_HOME", "own")]);
+    let path = place.path("home/own/data/tools/ttyd/1.7.7/ttyd");
+    assert!(text(&output.stdout).contains(path.to_str().unwrap()), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_lock_that_is_a_link_is_refused_and_its_target_stays() {
+    let place = Place::new();
+    let dir = place.path("home/data/tools/ttyd");
+    std::fs::create_dir_all(&dir).unwrap();
+    let precious = place.path("precious");
+    std::fs::write(&precious, "text").unwrap();
+    symlink(&precious, dir.join(".lock")).unwrap();
+    let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();
+    let install = ["doctor", "--install", "ttyd", "--offline", &folder];
+    let output = place.run(SYSTEM, &install, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("it is a symbolic link, and none is followed"), "{said}");
+    assert!(said.contains(&format!("hint: remove it: rm {}/.lock", dir.display())), "{said}");
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "text");
+    assert_eq!(severity(&doctor(&place, &["--only", "tools"]), "tools.litter"), "ok");
+}
