@@ -14,6 +14,7 @@ pub mod finding;
 pub mod host;
 pub mod install;
 mod listener;
+mod named;
 mod narrow;
 mod offer;
 mod path;
@@ -37,8 +38,9 @@ use crate::core::platform::Host;
 
 use install::store::Store;
 
-pub use checks::{Project, client_for, secret_command};
+pub use checks::{InboxLook, Project, client_for, secret_command};
 pub use finding::{Finding, Severity};
+pub use named::named;
 pub use offer::offer_installs;
 pub use report::Report;
 pub use tool::{Origin, Tool, ToolId};

@@ -4,7 +4,9 @@
 pub mod agents;
 pub mod demo_agent;
 pub mod dispatch;
+pub mod notify;
 pub mod pane_log;
 pub mod runner;
+pub mod status;
 pub mod tmux;
 pub mod workspace;

@@ -3,6 +3,7 @@
 mod agents_words;
 pub mod control;
 pub mod daemon;
+mod forget;
 pub mod intake;
 pub mod metrics;
 mod rebuild;

@@ -6,4 +6,5 @@ pub mod inbox;
 pub mod paths;
 pub mod registry;
 pub mod spool;
+pub mod trace;
 pub mod turns;

@@ -16,15 +16,15 @@ pub enum Checkpoint {
     HandOver,
     /// An agent's process was started, and nobody has heard of it yet.
     Spawn,
-    /// It is on disk that pasting begins, and nothing was pasted.
+    /// It is on disk that pasting (or a headless turn) begins, and nothing has.
     BeforePaste,
-    /// The text was pasted (or given to a headless agent).
+    /// The text was pasted, or lies ready for a headless agent.
     Paste,
     /// It is on disk that the submit key is pressed, and it was not.
     BeforeSubmit,
-    /// The submit key was pressed.
+    /// The submit key was pressed, or a headless turn has come to its end.
     Submit,
-    /// The agent's signal was seen, and that is not on disk.
+    /// It was seen what the agent did with it, and that is not on disk.
     Acknowledge,
 }
 

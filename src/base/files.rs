@@ -24,6 +24,12 @@ pub fn private_dir(path: &Path) -> io::Result<()> {
     })
 }
 
+/// How many bytes this user may still write to the file system of a path.
+pub fn room(path: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
 /// Takes every permission of others away from a file or socket.
 pub fn make_private(path: &Path) -> io::Result<()> {
     let mode = fs::metadata(path)?.permissions().mode();

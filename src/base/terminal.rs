@@ -4,6 +4,17 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
+/// Columns and rows of the terminal on standard input or error; nothing where
+/// neither is one.
+pub fn size() -> Option<(u16, u16)> {
+    use rustix::termios::tcgetwinsize;
+    tcgetwinsize(io::stdin())
+        .or_else(|_| tcgetwinsize(io::stderr()))
+        .ok()
+        .map(|size| (size.ws_col, size.ws_row))
+        .filter(|&(columns, rows)| columns > 0 && rows > 0)
+}
+
 /// How much to say, and where.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Printer {

@@ -26,7 +26,9 @@ use crate::core::platform::Remedy;
 use crate::core::workspace::Places;
 use crate::doctor::catalogue::{CHECKS, is_known};
 use crate::doctor::repair::Workshop;
-use crate::doctor::{self, Finding, Needs, Project, Report, Request, Severity};
+use crate::doctor::{self, Finding, InboxLook, Needs, Project, Report, Request, Severity};
+
+use crate::state::inbox::Inbox;
 
 use managed::Wanted;
 use notes::Notes;
@@ -358,6 +360,10 @@ fn project_of(loaded: &Loaded) -> Project {
         state: Some(paths.dir.clone()),
         lock: Some(paths.lock()),
         control: Some(paths.control()),
+        inbox: Some((paths.inbox(), |path| InboxLook {
+            trouble: Inbox::trouble(path),
+            kept: Inbox::damaged_files(path),
+        })),
         listen: Some((webhook.host, webhook.port).into()),
         secret_env: Some(webhook.secret_env.clone()),
         secret_file: webhook.secret_file.clone(),

@@ -2,8 +2,8 @@
 //! while the daemon writes to it, and changes nothing.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -12,6 +12,8 @@ mod follow;
 
 use self::follow::{Since, follow, since};
 use super::Context;
+use super::sessions::ago;
+use crate::base::clock::Clock;
 use crate::base::failure::{Failure, Kind};
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::base::text::{cap, visible};
@@ -60,7 +62,12 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
-    let path = inbox_path(context)?;
+    let loaded = context.load()?;
+    let path = loaded.paths.inbox();
+    let notice = Notice {
+        now: Clock::System.now(),
+        after: loaded.config.routing.tmux.wait_notice.duration(),
+    };
     for kept in Inbox::damaged_files(&path) {
         context.printer.note(&format!(
             "note: the inbox was damaged; what could not be read is in `{}`",
@@ -96,19 +103,26 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         }
     }
     if args.json {
-        let output =
-            Output { schema: SCHEMA, deliveries: found.drain(..).map(into_json).collect() };
+        let output = Output {
+            schema: SCHEMA,
+            deliveries: found.drain(..).map(|h| notice.json(h)).collect(),
+        };
         let text = serde_json::to_string_pretty(&output)
             .map_err(|error| Failure::failed("could not write JSON").because(error))?;
         context.printer.data(&text)?;
     } else if !found.is_empty() {
         let mut text = String::new();
         for (index, history) in found.iter().enumerate() {
+            let word = notice.word(&history.delivery);
             if wanted.is_some() {
                 text.push_str(if index == 0 { "" } else { "\n" });
                 in_full(&mut text, history);
+                if word == WAITING {
+                    let since = ago(history.delivery.received_at, notice.now);
+                    push_line(&mut text, &format!("  It has been waiting for {since}."));
+                }
             } else {
-                in_short(&mut text, &history.delivery);
+                in_short(&mut text, &history.delivery, word);
             }
         }
         context.printer.data(text.trim_end())?;
@@ -116,9 +130,31 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the inbox is.
-fn inbox_path(context: &Context) -> Result<PathBuf, Failure> {
-    Ok(context.load()?.paths.inbox())
+/// What is shown in the place of the state of what has been queued for long.
+const WAITING: &str = "waiting";
+
+/// When an event has waited for so long that it is shown
+/// (`routing.tmux.waitNotice`).
+struct Notice {
+    now: Timestamp,
+    after: Duration,
+}
+
+impl Notice {
+    /// Where a delivery stands, in a word for people.
+    fn word(&self, delivery: &Summary) -> &'static str {
+        let waited = self.now.duration_since(delivery.received_at);
+        let is_long = waited.unsigned_abs() > self.after && waited.is_positive();
+        match delivery.state {
+            State::Queued if is_long => WAITING,
+            state => state.as_str(),
+        }
+    }
+
+    fn json(&self, history: DeliveryHistory) -> DeliveryJson {
+        let waiting = self.word(&history.delivery) == WAITING;
+        DeliveryJson { waiting, ..into_json(history) }
+    }
 }
 
 fn unreadable(error: InboxError) -> Failure {
@@ -229,9 +265,9 @@ fn of_page(
 }
 
 /// One delivery in two lines.
-fn in_short(out: &mut String, delivery: &Summary) {
+fn in_short(out: &mut String, delivery: &Summary, state: &str) {
     let at = stamp(delivery.received_at);
-    let (state, reason) = (delivery.state, delivery.reason);
+    let reason = delivery.reason;
     let item = delivery.item.as_ref().map_or_else(String::new, WorkItem::short);
     push_line(out, &format!("{at}  {state:<9}  {reason:<22}  {item}"));
     push_line(out, &format!("  {}  {}", delivery.id, visible(&delivery.event)));
@@ -328,6 +364,8 @@ struct DeliveryJson {
     /// What would change it.
     advice: Option<String>,
     changed_at: Timestamp,
+    /// Whether it has waited for longer than `routing.tmux.waitNotice`.
+    waiting: bool,
     attempts: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<StepJson>,
@@ -366,6 +404,7 @@ fn into_json(history: DeliveryHistory) -> DeliveryJson {
         explanation: delivery.reason.explain(),
         advice,
         changed_at: delivery.changed_at,
+        waiting: false,
         attempts: delivery.attempts,
         steps: steps.into_iter().map(step).collect(),
     }
@@ -419,7 +458,13 @@ mod tests {
         ];
         let mut text = String::new();
         in_full(&mut text, &DeliveryHistory { delivery: delivery.clone(), steps });
-        in_short(&mut text, &delivery);
+        let notice = |minutes| Notice {
+            now: at + Duration::from_mins(31),
+            after: Duration::from_mins(minutes),
+        };
+        assert_eq!(notice(30).word(&delivery), WAITING);
+        assert_eq!(notice(40).word(&delivery), "queued");
+        in_short(&mut text, &delivery, WAITING);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(!text.contains(['\x1b', '\u{202e}']), "{text}");
         for part in [

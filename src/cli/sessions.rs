@@ -4,19 +4,21 @@ mod attach;
 mod close;
 mod drive;
 mod list;
+mod live;
 mod logs;
+mod release;
+mod resize;
 mod send;
 mod show;
 mod trees;
 mod verbs;
 
-use std::collections::{BTreeMap, HashSet};
-use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use jiff::Timestamp;
 
+use self::live::Live;
 use super::Context;
 use super::setup::Loaded;
 use super::tools;
@@ -24,13 +26,8 @@ use crate::base::failure::Failure;
 use crate::base::ids::Slug;
 use crate::base::terminal::fit;
 use crate::base::text::visible;
-use crate::core::harness::Harnesses;
-use crate::core::inject::screen::{Activity, InputBox, Reading, Screen};
 use crate::core::session::{SessionRecord, SessionStatus, find_item};
-use crate::host::tmux::{Pane, PaneState, Tmux, pane_of};
-use crate::state::drive::Drive;
 use crate::state::registry::{self, Broken, Registry, RegistryError};
-use crate::state::turns::Turns;
 
 /// Look at sessions and talk to them
 ///
@@ -58,6 +55,8 @@ enum Command {
     #[command(name = "link-pr")]
     LinkPr(verbs::LinkArgs),
     Logs(logs::Args),
+    Release(release::Args),
+    Resize(resize::Args),
 }
 
 /// Runs the command.
@@ -73,134 +72,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         Command::Register(args) => verbs::register(context, args),
         Command::LinkPr(args) => verbs::link(context, args),
         Command::Logs(args) => logs::run(context, args),
+        Command::Release(args) => release::run(context, args),
+        Command::Resize(args) => resize::run(context, args),
     }
-}
-
-/// What is known of the sessions beyond the registry: the state in which each
-/// one's agent is now. Without it the recorded status is shown.
-#[derive(Debug, Default)]
-struct Live {
-    states: BTreeMap<Slug, String>,
-}
-
-impl Live {
-    /// Looks at the agents of these sessions. Where tmux cannot be asked, the
-    /// recorded status is all there is.
-    fn look(context: &Context, loaded: &Loaded, sessions: &registry::Loaded) -> Self {
-        // One that is closed has no agent to look at.
-        let hosted: Vec<_> = sessions
-            .records
-            .iter()
-            .filter(|(_, record)| !record.is_headless() && record.status != SessionStatus::Closed)
-            .collect();
-        // Two directories are read, not a few files for each of many sessions.
-        // One that cannot be read rules nothing out.
-        let driven = Drive::named(&loaded.paths).ok();
-        let turned = Turns::named(&loaded.paths).ok();
-        let may_be = |named: &Option<HashSet<OsString>>, slug: &Slug| {
-            named.as_ref().is_none_or(|named| named.contains(OsStr::new(slug.as_str())))
-        };
-        let headless: BTreeMap<_, _> = sessions
-            .records
-            .iter()
-            .filter(|(_, record)| record.is_headless())
-            .filter_map(|(slug, record)| {
-                let state = if may_be(&driven, slug) || may_be(&turned, slug) {
-                    headless(loaded, slug, record)
-                } else {
-                    at_rest(record)
-                };
-                Some((slug.clone(), state?))
-            })
-            .collect();
-        if hosted.is_empty() {
-            return Self { states: headless };
-        }
-        let states = context.block_on(async {
-            let tmux = tools::tmux(context, loaded).await?;
-            let panes = tmux.panes().await.map_err(|error| {
-                Failure::failed("tmux could not be asked for its sessions").because(error)
-            })?;
-            let mut states = BTreeMap::new();
-            let harnesses = Harnesses::new(&loaded.config.harnesses, context.env.home());
-            for (slug, record) in hosted {
-                let pane = pane_of(&panes, slug);
-                if let Some(state) = state_of(&tmux, &harnesses, pane, record).await {
-                    states.insert(slug.clone(), state);
-                }
-            }
-            Ok(states)
-        });
-        match states {
-            Ok(states) => Self { states: states.into_iter().chain(headless).collect() },
-            Err(failure) => {
-                context.printer.note(&format!("warning: {failure}"));
-                Self { states: headless }
-            }
-        }
-    }
-
-    /// The state of a session, as people and programs read it.
-    fn state(&self, slug: &Slug, record: &SessionRecord) -> String {
-        self.states.get(slug).cloned().unwrap_or_else(|| record.status.to_string())
-    }
-}
-
-/// What a headless session does now, in one word; `None` leaves the recorded
-/// status.
-fn headless(loaded: &Loaded, slug: &Slug, record: &SessionRecord) -> Option<String> {
-    if Drive::of(&loaded.paths, slug).is_attached() {
-        return Some("human".to_owned());
-    }
-    if let Ok(Some(_)) = Turns::of(&loaded.paths, slug).live() {
-        return Some("busy".to_owned());
-    }
-    at_rest(record)
-}
-
-/// What a headless session is that nobody drives.
-fn at_rest(record: &SessionRecord) -> Option<String> {
-    (record.status == SessionStatus::Active).then(|| "idle".to_owned())
-}
-
-/// The state of a session's agent, in one word; `None` leaves the recorded one.
-async fn state_of(
-    tmux: &Tmux,
-    harnesses: &Harnesses,
-    pane: Option<&Pane>,
-    record: &SessionRecord,
-) -> Option<String> {
-    let Some(pane) = pane else {
-        let absent = record.status == SessionStatus::Active;
-        return absent.then(|| "absent".to_owned());
-    };
-    if !pane.is_of(&record.slug()) {
-        return Some("foreign".to_owned());
-    }
-    let look = tmux.look(pane).await.ok()?;
-    let word = match look.state {
-        PaneState::Dead(_) => "dead",
-        PaneState::CopyMode => "copyMode",
-        PaneState::Live => {
-            let screen = Screen {
-                text: &look.screen,
-                cursor: look.cursor,
-                columns: look.columns,
-                title: &look.title,
-            };
-            // Of one that is no longer declared no screen is known.
-            let harness = harnesses.get(&record.harness);
-            let reading = harness.map_or(Reading::UNKNOWN, |harness| harness.read_screen(&screen));
-            match (reading.activity, reading.input) {
-                (Activity::Busy, _) => "busy",
-                (Activity::Dialog { .. } | Activity::Overlay, _) => "blocked",
-                (Activity::Idle, InputBox::Empty) => "idle",
-                (Activity::Idle, InputBox::Absent) | (Activity::Unknown, _) => "unknown",
-                (Activity::Idle, _) => "human",
-            }
-        }
-    };
-    Some(word.to_owned())
 }
 
 /// The session that a person means, with its entry.
@@ -227,7 +101,7 @@ fn broken_line(broken: &Broken) -> String {
 }
 
 /// How long ago something was: `5s`, `3m`, `2h`, `9d`.
-fn ago(then: Timestamp, now: Timestamp) -> String {
+pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
     match seconds {
         0..60 => format!("{seconds}s"),

@@ -1,6 +1,7 @@
 //! The dispatcher's decisions: one queue for each session in order of arrival,
-//! sessions side by side, a cap on starts, bounded retries. A synchronous
-//! machine: an input goes in, commands come out.
+//! sessions side by side, a cap on starts, bounded retries. What waits together
+//! is told together; what is urgent goes first. A synchronous machine: an input
+//! goes in, commands come out.
 //!
 //! Driven by `host::dispatch`, which runs the commands and reports back. Knows
 //! nothing of disks, tmux or clocks; what it holds in memory is on disk too.
@@ -8,19 +9,24 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::base::ids::{DeliveryId, Slug};
+use crate::base::ids::Slug;
 
 use super::inject::Outcome;
 use super::outcome::{Reason, State};
 
+mod gate;
 mod model;
+mod queue;
 
-pub use model::{Command, Delivered, Hosting, Input, Job, StartFailure, Task};
+pub use model::{Batch, Command, Delivered, Hosting, Input, Job, StartFailure, Task};
+use queue::{Queue, Queued};
 
 /// How often a delivery is offered before it counts as failed.
 const MAX_ATTEMPTS: u8 = 3;
 /// The pause before the first retry; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// How long a review waits for its comments, each of which is an event.
+const GATHER: Duration = Duration::from_secs(3);
 
 /// The queues of all sessions that have something waiting.
 #[derive(Debug)]
@@ -34,23 +40,19 @@ pub struct Dispatcher {
 
 #[derive(Debug, Default)]
 struct Session {
-    queue: VecDeque<Queued>,
+    queue: Queue,
     doing: Doing,
+    /// How many of the first are being delivered.
+    group: usize,
     /// Whether it takes up one of the starts that may be under way.
     holds_start: bool,
-}
-
-#[derive(Debug)]
-struct Queued {
-    delivery: DeliveryId,
-    task: Task,
-    attempts: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Doing {
     #[default]
     Nothing,
+    Gathering,
     WaitingForStart,
     Starting,
     Delivering,
@@ -76,13 +78,6 @@ impl Dispatcher {
         self.sessions.iter().map(|(slug, session)| (slug, session.queue.len()))
     }
 
-    /// How many headless turns run.
-    #[cfg(test)]
-    fn headless(&self) -> usize {
-        let delivers = |session: &&Session| session.doing == Doing::Delivering;
-        self.sessions.values().filter(delivers).filter(|session| session.holds_start).count()
-    }
-
     /// What to do after something happened.
     pub fn handle(&mut self, input: Input) -> Vec<Command> {
         let mut out = Vec::new();
@@ -105,30 +100,35 @@ impl Dispatcher {
                 }
                 self.advance(&slug, &mut out);
             }
+            Input::Gathered(slug, delivery) => self.gathered(&slug, &delivery, &mut out),
+            Input::Released(slug) => self.released(&slug, &mut out),
+            Input::Paused(slug) => self.paused(&slug, &mut out),
         }
         out
     }
 
     fn enqueued(&mut self, job: Job, out: &mut Vec<Command>) {
-        let Job { delivery, slug, task } = job;
+        let (delivery, slug) = (job.delivery.clone(), job.slug.clone());
         let session = self.sessions.entry(slug.clone()).or_default();
-        if session.queue.iter().any(|queued| queued.delivery == delivery) {
+        if session.queue.holds(&delivery) {
             return;
         }
-        if task == Task::Close {
+        if job.task == Task::Close {
             // Closing ends the agent: what waits for it cannot be delivered any more.
-            let running = usize::from(matches!(
-                session.doing,
-                Doing::Starting | Doing::Delivering | Doing::Closing
-            ));
-            for dropped in session.queue.drain(running.min(session.queue.len())..) {
-                out.push(closed_before(dropped.delivery, dropped.task));
+            let running = match session.doing {
+                Doing::Delivering => session.group,
+                Doing::Starting | Doing::Closing => 1,
+                _ => 0,
+            };
+            for dropped in session.queue.drop_behind(running) {
+                out.push(dropped.closed_before());
             }
-            if session.doing == Doing::Delivering {
-                out.push(Command::CallOff(slug.clone()));
-            }
-            if matches!(session.doing, Doing::Pausing | Doing::Held(_) | Doing::WaitingForStart) {
-                session.doing = Doing::Nothing;
+            match session.doing {
+                Doing::Delivering => out.push(Command::CallOff(slug.clone())),
+                Doing::Pausing | Doing::Held(_) | Doing::WaitingForStart | Doing::Gathering => {
+                    session.doing = Doing::Nothing;
+                }
+                _ => {}
             }
         } else if session.doing != Doing::Nothing {
             let reason = match session.doing {
@@ -142,7 +142,11 @@ impl Dispatcher {
                 detail: None,
             });
         }
-        session.queue.push_back(Queued { delivery, task, attempts: 0 });
+        if job.gathers {
+            out.push(Command::Gather(slug.clone(), delivery, GATHER));
+        }
+        session.queue.push(job);
+        self.reconsider(&slug, out);
         self.advance(&slug, out);
     }
 
@@ -158,18 +162,7 @@ impl Dispatcher {
         }
         match result {
             Ok(Hosting::Held(reason)) => self.hold(slug, reason, out),
-            Ok(_) => match self.head(slug) {
-                Some(Queued { delivery, task: Task::Deliver, .. }) => {
-                    let delivery = delivery.clone();
-                    out.push(Command::Deliver(slug.clone(), delivery));
-                    self.set(slug, Doing::Delivering);
-                    // A close that came in meanwhile waits behind it.
-                    if self.close_is_waiting(slug) {
-                        out.push(Command::CallOff(slug.clone()));
-                    }
-                }
-                _ => self.set(slug, Doing::Nothing),
-            },
+            Ok(_) => self.deliver(slug, out),
             Err(failure) => {
                 self.set(slug, Doing::Nothing);
                 let StartFailure { reason, detail, transient } = failure;
@@ -178,6 +171,23 @@ impl Dispatcher {
         }
         self.advance(slug, out);
         self.start_waiting(out);
+    }
+
+    /// Delivers what waits together at the head of the queue.
+    fn deliver(&mut self, slug: &Slug, out: &mut Vec<Command>) {
+        let Some(session) = self.sessions.get_mut(slug) else { return };
+        session.group = session.queue.together();
+        if session.group == 0 {
+            session.doing = Doing::Nothing;
+            return;
+        }
+        session.doing = Doing::Delivering;
+        let batch = session.queue.begin(session.group);
+        out.push(Command::Deliver(slug.clone(), batch));
+        // A close that came in meanwhile waits behind it.
+        if session.queue.close_is_waiting() {
+            out.push(Command::CallOff(slug.clone()));
+        }
     }
 
     /// Keeps the session's queue until it is released.
@@ -192,9 +202,7 @@ impl Dispatcher {
         }
         if self.close_is_waiting(slug) {
             // Nobody waits for a session that ends: what was first is not delivered.
-            if let Some(queued) = self.pop(slug) {
-                out.push(closed_before(queued.delivery, queued.task));
-            }
+            out.extend(self.end_first(slug, 1).map(Queued::closed_before));
             self.set(slug, Doing::Nothing);
             return;
         }
@@ -228,11 +236,16 @@ impl Dispatcher {
                 self.offer_again(slug, Reason::HarnessExited, detail, true, out);
             }
             Delivered::Turn { state, reason, detail } => {
-                self.finish(slug, state, reason, detail, out);
+                self.finish(slug, state, reason, detail.as_deref(), out);
             }
             Delivered::CalledOff => {
-                if let Some(queued) = self.pop(slug) {
-                    out.push(closed_before(queued.delivery, queued.task));
+                let group = self.group(slug);
+                out.extend(self.end_first(slug, group).map(Queued::closed_before));
+            }
+            Delivered::GaveWay => {
+                if let Some(session) = self.sessions.get_mut(slug) {
+                    session.queue.step_back(session.group);
+                    session.group = 0;
                 }
             }
             Delivered::Broken(detail) => {
@@ -252,7 +265,7 @@ impl Dispatcher {
         self.advance(slug, out);
     }
 
-    /// The head's attempt failed: it is offered again after a pause, or given up.
+    /// An attempt failed: it is offered again after a pause, or given up.
     fn offer_again(
         &mut self,
         slug: &Slug,
@@ -262,22 +275,30 @@ impl Dispatcher {
         out: &mut Vec<Command>,
     ) {
         let closing = self.close_is_waiting(slug);
-        let Some(head) = self.sessions.get_mut(slug).and_then(|session| session.queue.front_mut())
-        else {
+        let group = self.group(slug);
+        // One that nobody waits for is not tried again.
+        let Some(session) = self.sessions.get_mut(slug).filter(|s| s.queue.head().is_some()) else {
             return;
         };
-        head.attempts += 1;
-        if !transient || closing || head.attempts >= MAX_ATTEMPTS {
-            self.finish(slug, State::Failed, reason, Some(detail.to_owned()), out);
+        let mut attempts = 0;
+        for queued in session.queue.first_mut(group) {
+            queued.attempts += 1;
+            attempts = attempts.max(queued.attempts);
+        }
+        if !transient || closing || attempts >= MAX_ATTEMPTS {
+            self.finish(slug, State::Failed, reason, Some(detail), out);
             return;
         }
-        let pause = FIRST_PAUSE * 2_u32.pow(u32::from(head.attempts) - 1);
-        out.push(Command::Record {
-            delivery: head.delivery.clone(),
-            state: State::Queued,
-            reason,
-            detail: Some(detail.to_owned()),
-        });
+        for queued in session.queue.first_mut(group) {
+            out.push(Command::Record {
+                delivery: queued.delivery.clone(),
+                state: State::Queued,
+                reason,
+                detail: Some(detail.to_owned()),
+            });
+        }
+        session.group = 0;
+        let pause = FIRST_PAUSE * 2_u32.pow(u32::from(attempts.max(1)) - 1);
         out.push(Command::Pause(slug.clone(), pause));
         self.set(slug, Doing::Pausing);
     }
@@ -287,12 +308,16 @@ impl Dispatcher {
         slug: &Slug,
         state: State,
         reason: Reason,
-        detail: Option<String>,
+        detail: Option<&str>,
         out: &mut Vec<Command>,
     ) {
-        if let Some(Queued { delivery, .. }) = self.pop(slug) {
-            out.push(Command::Record { delivery, state, reason, detail });
-        }
+        let group = self.group(slug);
+        out.extend(self.end_first(slug, group).map(|queued| Command::Record {
+            delivery: queued.delivery,
+            state,
+            reason,
+            detail: detail.map(str::to_owned),
+        }));
     }
 
     /// Begins the next job of a session that does nothing.
@@ -303,6 +328,9 @@ impl Dispatcher {
         match self.head(slug).map(|head| head.task) {
             None => {
                 self.sessions.remove(slug);
+            }
+            Some(Task::Deliver) if self.sessions.get(slug).is_some_and(|s| s.queue.gathers()) => {
+                self.set(slug, Doing::Gathering);
             }
             Some(Task::Close) => {
                 self.set(slug, Doing::Closing);
@@ -343,17 +371,24 @@ impl Dispatcher {
     }
 
     fn head(&self, slug: &Slug) -> Option<&Queued> {
-        self.sessions.get(slug)?.queue.front()
+        self.sessions.get(slug)?.queue.head()
     }
 
-    fn pop(&mut self, slug: &Slug) -> Option<Queued> {
-        self.sessions.get_mut(slug)?.queue.pop_front()
+    /// How many of the first the last answer was about.
+    fn group(&self, slug: &Slug) -> usize {
+        self.sessions.get(slug).map_or(0, |session| session.group.max(1))
+    }
+
+    /// Takes the first out of the queue.
+    fn end_first(&mut self, slug: &Slug, number: usize) -> impl Iterator<Item = Queued> {
+        self.sessions.get_mut(slug).into_iter().flat_map(move |session| {
+            session.group = 0;
+            session.queue.drop_first(number)
+        })
     }
 
     fn close_is_waiting(&self, slug: &Slug) -> bool {
-        self.sessions
-            .get(slug)
-            .is_some_and(|session| session.queue.iter().skip(1).any(|q| q.task == Task::Close))
+        self.sessions.get(slug).is_some_and(|session| session.queue.close_is_waiting())
     }
 
     fn doing(&self, slug: &Slug) -> Doing {
@@ -367,283 +402,5 @@ impl Dispatcher {
     }
 }
 
-fn closed_before(delivery: DeliveryId, task: Task) -> Command {
-    let (state, reason) = match task {
-        Task::Deliver => (State::Failed, Reason::ClosedBeforeDelivery),
-        Task::Close => (State::Done, Reason::ItemClosed),
-    };
-    Command::Record { delivery, state, reason, detail: None }
-}
-
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn slug(number: u64) -> Slug {
-        format!("o+r+{number}").parse().unwrap()
-    }
-
-    fn id(text: &str) -> DeliveryId {
-        text.parse().unwrap()
-    }
-
-    fn deliver(text: &str, number: u64) -> Input {
-        Input::Enqueued(Job { delivery: id(text), slug: slug(number), task: Task::Deliver })
-    }
-
-    fn close(text: &str, number: u64) -> Input {
-        Input::Enqueued(Job { delivery: id(text), slug: slug(number), task: Task::Close })
-    }
-
-    fn accepted(number: u64) -> Input {
-        Input::Delivered(slug(number), Delivered::Ended(Outcome::Accepted))
-    }
-
-    fn state_of(commands: &[Command], text: &str) -> Option<(State, Reason)> {
-        commands.iter().rev().find_map(|command| match command {
-            Command::Record { delivery, state, reason, .. } if *delivery == id(text) => {
-                Some((*state, *reason))
-            }
-            _ => None,
-        })
-    }
-
-    #[test]
-    fn one_session_takes_its_deliveries_one_after_the_other() {
-        let mut dispatcher = Dispatcher::new(4);
-        assert_eq!(dispatcher.handle(deliver("a", 1)), [Command::Start(slug(1))]);
-        let second = dispatcher.handle(deliver("b", 1));
-        assert_eq!(state_of(&second, "b"), Some((State::Queued, Reason::Waiting)));
-        let started = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
-        assert_eq!(started, [Command::Deliver(slug(1), id("a"))]);
-        let next = dispatcher.handle(accepted(1));
-        assert_eq!(state_of(&next, "a"), Some((State::Delivered, Reason::Accepted)));
-        assert!(next.contains(&Command::Start(slug(1))));
-    }
-
-    #[test]
-    fn a_session_is_revived_without_an_event_and_an_event_meanwhile_waits() {
-        let mut dispatcher = Dispatcher::new(1);
-        assert_eq!(dispatcher.handle(Input::Revive(slug(1))), [Command::Start(slug(1))]);
-        assert_eq!(dispatcher.handle(Input::Revive(slug(1))), []);
-        assert_eq!(dispatcher.handle(Input::Revive(slug(2))), []);
-        let waits = dispatcher.handle(deliver("a", 1));
-        assert_eq!(state_of(&waits, "a"), Some((State::Queued, Reason::Waiting)));
-        let started = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
-        assert!(started.contains(&Command::Deliver(slug(1), id("a"))), "{started:?}");
-        assert!(started.contains(&Command::Start(slug(2))), "{started:?}");
-        let failed =
-            StartFailure { reason: Reason::HarnessExited, detail: String::new(), transient: true };
-        // Nobody waits for it, so it is not tried again.
-        assert_eq!(dispatcher.handle(Input::Started(slug(2), Err(failed))), []);
-        dispatcher.handle(accepted(1));
-        assert_eq!(dispatcher.waiting().count(), 0);
-    }
-
-    #[test]
-    fn sessions_do_not_wait_for_each_other_but_starts_are_capped() {
-        let mut dispatcher = Dispatcher::new(2);
-        assert_eq!(dispatcher.handle(deliver("a", 1)), [Command::Start(slug(1))]);
-        assert_eq!(dispatcher.handle(deliver("b", 2)), [Command::Start(slug(2))]);
-        let third = dispatcher.handle(deliver("c", 3));
-        assert_eq!(state_of(&third, "c"), Some((State::Queued, Reason::WaitingForStart)));
-        let commands = dispatcher.handle(Input::Started(slug(2), Ok(Hosting::Live)));
-        assert!(commands.contains(&Command::Start(slug(3))));
-    }
-
-    #[test]
-    fn a_headless_turn_takes_up_a_start_until_its_end() {
-        let mut dispatcher = Dispatcher::new(1);
-        dispatcher.handle(deliver("a", 1));
-        dispatcher.handle(deliver("b", 2));
-        let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
-        assert_eq!(commands, [Command::Deliver(slug(1), id("a"))]);
-        let turn = Delivered::Turn {
-            state: State::Delivered,
-            reason: Reason::Accepted,
-            detail: Some("2 s".to_owned()),
-        };
-        let commands = dispatcher.handle(Input::Delivered(slug(1), turn));
-        assert_eq!(state_of(&commands, "a"), Some((State::Delivered, Reason::Accepted)));
-        assert!(commands.contains(&Command::Start(slug(2))));
-    }
-
-    #[test]
-    fn a_held_session_takes_up_no_start_and_keeps_its_order() {
-        let mut dispatcher = Dispatcher::new(1);
-        dispatcher.handle(deliver("a", 1));
-        dispatcher.handle(deliver("b", 1));
-        dispatcher.handle(deliver("c", 2));
-        let held = Input::Started(slug(1), Ok(Hosting::Held(Reason::SessionPaused)));
-        let commands = dispatcher.handle(held);
-        assert_eq!(state_of(&commands, "a"), Some((State::Queued, Reason::SessionPaused)));
-        assert!(commands.contains(&Command::AwaitRelease(slug(1))));
-        assert!(commands.contains(&Command::Start(slug(2))));
-        dispatcher.handle(Input::Started(slug(2), Ok(Hosting::Live)));
-        let commands = dispatcher.handle(Input::Woke(slug(1)));
-        assert!(commands.contains(&Command::Start(slug(1))));
-        let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
-        assert_eq!(commands, [Command::Deliver(slug(1), id("a"))]);
-    }
-
-    #[test]
-    fn closing_a_held_session_does_not_wait_for_its_release() {
-        let mut dispatcher = Dispatcher::new(1);
-        dispatcher.handle(deliver("a", 1));
-        dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Held(Reason::Attached))));
-        let commands = dispatcher.handle(close("b", 1));
-        assert_eq!(state_of(&commands, "a"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
-        assert!(commands.contains(&Command::Close(slug(1))));
-    }
-
-    #[test]
-    fn a_transient_failure_is_tried_again_and_then_reported() {
-        let mut dispatcher = Dispatcher::new(1);
-        dispatcher.handle(deliver("a", 1));
-        let failure = StartFailure {
-            reason: Reason::TmuxFailed,
-            detail: "no server".into(),
-            transient: true,
-        };
-        for attempt in 1..=2 {
-            let commands = dispatcher.handle(Input::Started(slug(1), Err(failure.clone())));
-            assert_eq!(state_of(&commands, "a"), Some((State::Queued, Reason::TmuxFailed)));
-            assert!(commands.contains(&Command::Pause(slug(1), FIRST_PAUSE * attempt)));
-            assert_eq!(dispatcher.handle(Input::Woke(slug(1))), [Command::Start(slug(1))]);
-        }
-        let last = dispatcher.handle(Input::Started(slug(1), Err(failure)));
-        assert_eq!(state_of(&last, "a"), Some((State::Failed, Reason::TmuxFailed)));
-        assert_eq!(dispatcher.waiting().count(), 0);
-    }
-
-    #[test]
-    fn a_failed_delivery_does_not_block_the_next() {
-        let mut dispatcher = Dispatcher::new(1);
-        dispatcher.handle(deliver("a", 1));
-        dispatcher.handle(deliver("b", 1));
-        let failure =
-            StartFailure { reason: Reason::HarnessExited, detail: "boom".into(), transient: false };
-        let commands = dispatcher.handle(Input::Started(slug(1), Err(failure)));
-        assert_eq!(state_of(&commands, "a"), Some((State::Failed, Reason::HarnessExited)));
-        assert!(commands.contains(&Command::Start(slug(1))));
-    }
-
-    #[test]
-    fn closing_reports_what_waits_and_calls_off_what_runs() {
-        let mut dispatcher = Dispatcher::new(1);
-        dispatcher.handle(deliver("a", 1));
-        dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
-        dispatcher.handle(deliver("b", 1));
-        let commands = dispatcher.handle(close("c", 1));
-        assert_eq!(state_of(&commands, "b"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
-        assert!(commands.contains(&Command::CallOff(slug(1))));
-        let commands = dispatcher.handle(Input::Delivered(slug(1), Delivered::CalledOff));
-        assert_eq!(state_of(&commands, "a"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
-        assert!(commands.contains(&Command::Close(slug(1))));
-        let commands = dispatcher.handle(Input::Closed(slug(1), Ok(())));
-        assert_eq!(state_of(&commands, "c"), Some((State::Done, Reason::ItemClosed)));
-    }
-
-    #[test]
-    fn closing_a_session_that_waits_for_its_start_does_not_start_it() {
-        let mut dispatcher = Dispatcher::new(1);
-        dispatcher.handle(deliver("a", 1));
-        dispatcher.handle(deliver("b", 2));
-        let commands = dispatcher.handle(close("c", 2));
-        assert_eq!(state_of(&commands, "b"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
-        assert!(commands.contains(&Command::Close(slug(2))));
-        let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
-        assert!(!commands.contains(&Command::Start(slug(2))));
-    }
-
-    #[test]
-    fn a_delivery_that_is_queued_twice_is_delivered_once() {
-        let mut dispatcher = Dispatcher::new(1);
-        dispatcher.handle(deliver("a", 1));
-        assert_eq!(dispatcher.handle(deliver("a", 1)), []);
-    }
-
-    /// What a driver may do next, chosen by the property test.
-    fn answer(command: &Command, roll: u8) -> Option<Input> {
-        let failure = StartFailure {
-            reason: Reason::TmuxFailed,
-            detail: String::new(),
-            transient: roll < 60,
-        };
-        match command {
-            Command::Start(slug) if roll < 40 => Some(Input::Started(slug.clone(), Err(failure))),
-            Command::Start(slug) if roll < 60 => {
-                Some(Input::Started(slug.clone(), Ok(Hosting::Held(Reason::SessionPaused))))
-            }
-            Command::Start(slug) => {
-                let hosting =
-                    if roll.is_multiple_of(2) { Hosting::Live } else { Hosting::Headless };
-                Some(Input::Started(slug.clone(), Ok(hosting)))
-            }
-            Command::Deliver(slug, _) => {
-                let ended = match roll {
-                    0..20 => Delivered::Ended(Outcome::Gone),
-                    20..30 => Delivered::Broken(String::new()),
-                    30..40 => Delivered::Ended(Outcome::Unproven),
-                    _ => Delivered::Ended(Outcome::Accepted),
-                };
-                Some(Input::Delivered(slug.clone(), ended))
-            }
-            Command::Close(slug) => Some(Input::Closed(slug.clone(), Ok(()))),
-            Command::AwaitRelease(slug) | Command::Pause(slug, _) => {
-                Some(Input::Woke(slug.clone()))
-            }
-            Command::CallOff(_) | Command::Record { .. } => None,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn under_any_interleaving_order_holds_and_everything_ends(
-            jobs in prop::collection::vec((1_u64..4, prop::bool::weighted(0.1)), 1..30),
-            rolls in prop::collection::vec((any::<u8>(), any::<prop::sample::Index>()), 400),
-        ) {
-            let mut dispatcher = Dispatcher::new(2);
-            let mut pending: Vec<Command> = Vec::new();
-            let mut delivered: BTreeMap<Slug, Vec<usize>> = BTreeMap::new();
-            let mut ended: BTreeMap<DeliveryId, State> = BTreeMap::new();
-            let mut jobs_in = jobs.iter().enumerate();
-            let mut rolls = rolls.iter().cycle();
-            for _ in 0..10_000 {
-                let (roll, index) = rolls.next().unwrap();
-                let input = if *roll % 3 == 0 && let Some((number, (session, closes))) = jobs_in.next() {
-                    let task = if *closes { Task::Close } else { Task::Deliver };
-                    Input::Enqueued(Job { delivery: id(&number.to_string()), slug: slug(*session), task })
-                } else if pending.is_empty() {
-                    if jobs_in.len() == 0 { break }
-                    continue;
-                } else {
-                    let command = pending.remove(index.index(pending.len()));
-                    match answer(&command, *roll) { Some(input) => input, None => continue }
-                };
-                for command in dispatcher.handle(input) {
-                    match &command {
-                        Command::Record { delivery, state, .. } if state.is_final() => {
-                            prop_assert!(ended.insert(delivery.clone(), *state).is_none(), "ended twice");
-                        }
-                        Command::Deliver(slug, delivery) => {
-                            prop_assert!(!ended.contains_key(delivery));
-                            let order = delivered.entry(slug.clone()).or_default();
-                            order.push(delivery.as_str().parse().unwrap());
-                            prop_assert!(order.is_sorted(), "order was lost: {order:?}");
-                        }
-                        _ => {}
-                    }
-                    pending.push(command);
-                }
-                let running = pending.iter().filter(|c| matches!(c, Command::Start(_))).count()
-                    + dispatcher.headless();
-                prop_assert!(running <= 2, "more starts than allowed");
-            }
-            prop_assert_eq!(ended.len(), jobs.len(), "some deliveries never ended");
-            prop_assert_eq!(dispatcher.waiting().count(), 0);
-        }
-    }
-}
+mod tests;

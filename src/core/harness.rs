@@ -25,6 +25,7 @@ mod declared;
 mod demo;
 mod hooks;
 mod oneshot;
+mod status;
 mod words;
 
 pub use catalogue::{Harnesses, UnknownHarness};
@@ -33,6 +34,7 @@ pub use cursor::Cursor;
 pub use declared::Declared;
 pub use demo::Demo;
 pub use oneshot::{OneShotResult, TurnEnd, rendered};
+pub use status::AgentStatus;
 
 /// How long an agent may take from a prompt to a screen that shows its turn.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3);
@@ -173,6 +175,11 @@ pub enum Signal {
     },
     /// A turn ended.
     TurnEnded,
+    /// A turn ended with an error of the model's service.
+    TurnFailed {
+        /// What went wrong, on one line.
+        why: String,
+    },
     /// It waits for a person.
     Waiting {
         /// What for, on one line.
@@ -259,6 +266,22 @@ pub trait HarnessAdapter {
     /// Whether a line of its transcript proves that the prompt with this marker
     /// was taken.
     fn transcript_has(&self, transcript_line: &str, marker: &Marker) -> bool;
+
+    /// Where its process with this number says what it does; nothing where it does
+    /// not.
+    fn status_file(&self, _home: &Path, _pid: u32) -> Option<PathBuf> {
+        None
+    }
+
+    /// What that file says of this process and conversation.
+    fn status_of(
+        &self,
+        _raw: &Value,
+        _pid: u32,
+        _conversation: &HarnessSessionId,
+    ) -> Option<AgentStatus> {
+        None
+    }
 
     /// Whether a line of its transcript, at `since` or later, holds the whole of
     /// `text` as the agent's own words.

@@ -93,6 +93,11 @@ impl Injection {
         !matches!(self.stage, Stage::Gate | Stage::Stashing { .. })
     }
 
+    /// Whether nothing was done yet, so that it may be given up for another.
+    pub fn is_at_gate(&self) -> bool {
+        self.stage == Stage::Gate
+    }
+
     /// Whether the text stands in the box, ours alone, and the submit key comes
     /// next.
     pub fn is_about_to_submit(&self) -> bool {

@@ -123,6 +123,10 @@ pub struct SessionRecord {
     /// Why it failed: the agent's last lines, or what kept it from starting.
     #[serde(default)]
     pub failure: Option<String>,
+    /// Its agent was started and has not said that it is ready: what it asks, or
+    /// what its screen shows instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
     /// Why it is paused, where no person did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_why: Option<String>,
@@ -179,6 +183,7 @@ impl SessionRecord {
             last_event_at: None,
             recent_deliveries: Vec::new(),
             failure: None,
+            blocked: None,
             paused_why: None,
             told_checks: Vec::new(),
             counted_from: None,
@@ -254,6 +259,14 @@ impl SessionRecord {
     pub fn pause(&mut self, why: Option<String>) {
         self.status = SessionStatus::Paused;
         self.paused_why = why;
+    }
+
+    /// Notes what its agent does. A pause that came meanwhile stays: what a
+    /// person, or the rate limit, holds back is not let go by a start.
+    pub fn be(&mut self, status: SessionStatus) {
+        if self.status != SessionStatus::Paused {
+            self.status = status;
+        }
     }
 
     /// Lets its events go on, when it was paused.

@@ -10,7 +10,7 @@ mod service;
 mod state;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::catalogue::is_asked;
@@ -38,6 +38,8 @@ pub struct Project {
     pub lock: Option<PathBuf>,
     /// The socket on which the receiver takes orders.
     pub control: Option<PathBuf>,
+    /// The deliveries, and who can look through them.
+    pub inbox: Option<(PathBuf, LookInto)>,
     /// Where the receiver listens.
     pub listen: Option<SocketAddr>,
     /// The variable that holds the secret.
@@ -46,6 +48,18 @@ pub struct Project {
     pub secret_file: Option<PathBuf>,
     /// The socket of the tmux server, unless it is the user's own.
     pub tmux_socket: Option<PathBuf>,
+}
+
+/// Looks into a store of deliveries that is not the doctor's own.
+pub type LookInto = fn(&Path) -> InboxLook;
+
+/// What was seen there.
+#[derive(Debug, Clone, Default)]
+pub struct InboxLook {
+    /// What is wrong with it now.
+    pub trouble: Option<String>,
+    /// Earlier ones that were damaged, and were kept.
+    pub kept: Vec<PathBuf>,
 }
 
 /// What every group is given.
@@ -71,6 +85,7 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["secret.there"], state::secret),
     (&["port.free"], state::port),
     (&["state.modes", "state.locks"], state::state),
+    (&["state.inbox"], state::inbox),
     (&["tools.litter"], state::litter),
     (&["claude.onboarding", "claude.trust"], harness::claude),
 ];

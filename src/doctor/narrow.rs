@@ -86,10 +86,10 @@ impl Report {
                            sessions start";
                 Finding::unchecked(id, why)
             }
-            "port.free" | "secret.there" | "state.modes" | "state.locks" => Finding::unchecked(
-                id,
-                format!("no configuration can be read that says where: {what}"),
-            ),
+            "port.free" | "secret.there" | "state.modes" | "state.inbox" | "state.locks" => {
+                let why = format!("no configuration can be read that says where: {what}");
+                Finding::unchecked(id, why)
+            }
             _ => Finding::unchecked(id, format!("this could not be found out: {what}")),
         }
     }

@@ -1,10 +1,10 @@
 //! The dispatcher's driver: runs the commands of `core::dispatch` and reports
-//! back. One loop, one event at a time.
+//! back. One loop; events that wait together share a commit.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -14,12 +14,16 @@ use crate::core::dispatch::{Command, Delivered, Dispatcher, Input, Job, StartFai
 use crate::core::outcome::Reason;
 use crate::state::inbox::{Inbox, Step};
 
-use super::runner::Runners;
+use super::runner::{Brakes, Runners};
+
+mod waiting;
 
 /// How long after a failure of the inbox it is tried again.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 /// How many events may wait for the loop; what does not fit waits with its sender.
 const BACKLOG: usize = 1024;
+/// How many events that wait are handled together, with one commit for all.
+const TOGETHER: usize = 64;
 
 /// A way to give work to the dispatcher.
 #[derive(Debug, Clone)]
@@ -42,6 +46,17 @@ impl DispatchHandle {
             tracing::debug!("the dispatcher has ended; the job waits in the inbox");
         }
     }
+
+    /// Lets in what waits for a session.
+    pub async fn release(&self, slug: Slug) {
+        // One that has ended has nothing at the gate.
+        let _ = self.inputs.send(Input::Released(slug)).await;
+    }
+
+    /// Holds back what waits for a session that was paused.
+    pub async fn paused(&self, slug: Slug) {
+        let _ = self.inputs.send(Input::Paused(slug)).await;
+    }
 }
 
 /// Starts the dispatcher's loop. It ends when `stop` is cancelled; what is under
@@ -55,16 +70,20 @@ pub fn start(
 ) -> DispatchHandle {
     let (sender, receiver) = mpsc::channel(BACKLOG);
     let handle = DispatchHandle { inputs: sender.clone() };
+    let (waiting, counts) = watch::channel(waiting::Counts::new());
+    let shown_by = runner.clone();
     let driver = Driver {
         runner,
+        waiting,
         inbox,
         machine: Dispatcher::new(max_starts),
         inputs: sender,
         tasks: tasks.clone(),
-        call_off: HashMap::new(),
-        stop,
+        brakes: HashMap::new(),
+        stop: stop.clone(),
     };
     tasks.spawn(driver.run(receiver));
+    tasks.spawn(waiting::show(shown_by, counts, stop));
     handle
 }
 
@@ -74,29 +93,43 @@ struct Driver {
     machine: Dispatcher,
     inputs: mpsc::Sender<Input>,
     tasks: TaskTracker,
-    /// Calls the running injection of a session off.
-    call_off: HashMap<Slug, CancellationToken>,
+    /// How many events there are for each session.
+    waiting: watch::Sender<waiting::Counts>,
+    /// How the running delivery of a session is stopped.
+    brakes: HashMap<Slug, Brakes>,
     stop: CancellationToken,
 }
 
 impl Driver {
     async fn run(mut self, mut receiver: mpsc::Receiver<Input>) {
         loop {
-            let input = tokio::select! {
+            let mut inputs = Vec::new();
+            let count = tokio::select! {
                 () = self.stop.cancelled() => return,
-                input = receiver.recv() => input,
+                count = receiver.recv_many(&mut inputs, TOGETHER) => count,
             };
-            let Some(input) = input else { return };
-            if let Input::Delivered(slug, _) = &input {
-                self.call_off.remove(slug);
+            if count == 0 {
+                return;
             }
-            let commands = self.machine.handle(input);
+            let mut commands = Vec::new();
+            for input in inputs {
+                if let Input::Delivered(slug, _) = &input {
+                    self.brakes.remove(slug);
+                }
+                commands.extend(self.machine.handle(input));
+            }
             if !self.record(&commands).await {
                 return;
             }
             for command in commands {
                 self.execute(command);
             }
+            self.waiting.send_if_modified(|counts| {
+                let now = self.machine.waiting().map(|(slug, n)| (slug.clone(), n)).collect();
+                let is_new = *counts != now;
+                *counts = now;
+                is_new
+            });
         }
     }
 
@@ -128,6 +161,7 @@ impl Driver {
                     // what it took, and the next start finds it.
                     tracing::error!(error = %chain(&error), "could not record what became of a delivery");
                     if !error.may_pass() {
+                        self.record_alone(steps).await;
                         return true;
                     }
                 }
@@ -135,6 +169,19 @@ impl Driver {
             tokio::select! {
                 () = self.stop.cancelled() => return false,
                 () = tokio::time::sleep(RECORD_AGAIN) => {}
+            }
+        }
+    }
+
+    /// One that cannot be put down must not take the others with it.
+    async fn record_alone(&self, steps: Vec<Step>) {
+        if steps.len() < 2 {
+            return;
+        }
+        for step in steps {
+            let delivery = step.delivery.clone();
+            if let Err(error) = self.inbox.record(vec![step]).await {
+                tracing::error!(%delivery, error = %chain(&error), "this one");
             }
         }
     }
@@ -154,19 +201,31 @@ impl Driver {
                     Input::Started(slug, result)
                 });
             }
-            Command::Deliver(slug, delivery) => {
-                let call_off = CancellationToken::new();
-                self.call_off.insert(slug.clone(), call_off.clone());
+            Command::Deliver(slug, batch) => {
+                let brakes = Brakes::default();
+                self.brakes.insert(slug.clone(), brakes.clone());
                 let broken = Delivered::Broken("the injection ended unexpectedly".to_owned());
                 self.spawn(Input::Delivered(slug.clone(), broken), async move {
-                    let delivered = runner.deliver(&slug, &delivery, &call_off).await;
+                    let delivered = runner.deliver(&slug, &batch, &brakes).await;
                     Input::Delivered(slug, delivered)
                 });
             }
             Command::CallOff(slug) => {
-                if let Some(token) = self.call_off.get(&slug) {
-                    token.cancel();
+                if let Some(brakes) = self.brakes.get(&slug) {
+                    brakes.call_off.cancel();
                 }
+            }
+            Command::GiveWay(slug) => {
+                if let Some(brakes) = self.brakes.get(&slug) {
+                    brakes.give_way.cancel();
+                }
+            }
+            Command::Gather(slug, delivery, time) => {
+                let gathered = Input::Gathered(slug, delivery);
+                self.spawn(gathered.clone(), async move {
+                    tokio::time::sleep(time).await;
+                    gathered
+                });
             }
             Command::Close(slug) => {
                 let failed = Err("the closing ended unexpectedly".to_owned());

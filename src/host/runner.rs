@@ -3,14 +3,16 @@
 //! Called by `host::dispatch`. A session keeps the runner it was started with:
 //! its registry entry says which, whatever the configuration says now.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::base::failure::chain;
-use crate::base::ids::{DeliveryId, Slug};
-use crate::core::dispatch::{Delivered, Hosting, StartFailure};
+use crate::base::files;
+use crate::base::ids::Slug;
+use crate::core::dispatch::{Batch, Delivered, Hosting, StartFailure};
 use crate::core::outcome::Reason;
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::core::workspace::{NoHead, WorkTree};
@@ -19,19 +21,35 @@ use crate::state::drive::Drive;
 use crate::state::paths::StatePaths;
 use crate::state::registry::{Registry, RegistryError};
 
+mod attention;
 mod gate;
 mod inject;
 mod process;
 mod signals;
 mod tmux;
+mod told;
+mod tracer;
 
 pub use gate::Gate;
 pub use process::{ProcessRunner, ProcessRunnerParts, end_turn};
 pub use signals::SignalLog;
 pub use tmux::{TmuxRunner, TmuxRunnerParts};
 
+/// The room on the disk below which no agent is given anything.
+const ROOM: u64 = 512 << 10;
+/// How often a full disk is looked at.
+const LOOK_FOR_ROOM: Duration = Duration::from_secs(1);
 /// How often a session that is held is looked at.
 const LOOK_HELD: Duration = Duration::from_millis(200);
+
+/// How a delivery that is under way is stopped.
+#[derive(Debug, Clone, Default)]
+pub struct Brakes {
+    /// The session ends: nothing that was not submitted is waited for.
+    pub call_off: CancellationToken,
+    /// Something else goes first: what was not typed yet is given back.
+    pub give_way: CancellationToken,
+}
 
 /// The runners, behind one contract.
 #[derive(Debug, Clone)]
@@ -63,6 +81,7 @@ impl Runners {
     /// Makes sure that the session can be delivered to: adopts its agent where
     /// it is, starts it where it is not. A paused session is held.
     pub async fn start(&self, slug: &Slug) -> Result<Hosting, StartFailure> {
+        self.wait_for_room(slug).await;
         let record = self.record(slug)?;
         if record.status == SessionStatus::Paused {
             return Ok(Hosting::Held(Reason::SessionPaused));
@@ -72,28 +91,47 @@ impl Runners {
             None => record,
         };
         let started = match self.of(&record)? {
-            SessionRunner::Tmux(runner) => runner.start(&record).await,
+            SessionRunner::Tmux(runner) => {
+                runner.attend(slug, &record);
+                runner.start(&record).await
+            }
             SessionRunner::Process(runner) => runner.start(&record).await,
         };
         // A headless agent is there as long as its turn.
         if started != Ok(Hosting::Headless) {
             self.gate.entered(slug);
         }
-        started
+        // The disk may have filled meanwhile; the next try waits for it.
+        started.map_err(|failure| StartFailure {
+            transient: failure.transient || !self.has_room(),
+            ..failure
+        })
     }
 
-    /// Hands a delivery to a session that was started, and waits until the agent
-    /// took it. `call_off` ends the wait while nothing was submitted.
-    pub async fn deliver(
-        &self,
-        slug: &Slug,
-        delivery: &DeliveryId,
-        call_off: &CancellationToken,
-    ) -> Delivered {
+    /// Waits until there is room for what an agent says: one that cannot tell that
+    /// it took a text leaves us without a proof.
+    async fn wait_for_room(&self, slug: &Slug) {
+        let mut is_said = false;
+        while !self.has_room() {
+            if !std::mem::replace(&mut is_said, true) {
+                let dir = self.paths.dir.display();
+                tracing::error!(%slug, %dir, "the disk is full: the session's events wait");
+            }
+            tokio::time::sleep(LOOK_FOR_ROOM).await;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        files::room(&self.paths.dir).is_none_or(|free| free >= ROOM)
+    }
+
+    /// Hands deliveries, as one text, to a session that was started, and waits
+    /// until the agent took it.
+    pub async fn deliver(&self, slug: &Slug, batch: &Batch, brakes: &Brakes) -> Delivered {
         let delivered = match self.record(slug).and_then(|record| self.of(&record)) {
-            Ok(SessionRunner::Tmux(runner)) => runner.deliver(slug, delivery, call_off).await,
+            Ok(SessionRunner::Tmux(runner)) => runner.deliver(slug, batch, brakes).await,
             Ok(SessionRunner::Process(runner)) => {
-                Box::pin(runner.deliver(slug, delivery, call_off)).await
+                Box::pin(runner.deliver(slug, &batch.deliveries, &brakes.call_off)).await
             }
             Err(failure) => Delivered::Broken(failure.detail),
         };
@@ -140,7 +178,7 @@ impl Runners {
                 record.cwd.clone_from(cwd);
             }
             Err(failure) => {
-                record.status = SessionStatus::Failed;
+                record.be(SessionStatus::Failed);
                 record.failure = Some(failure.detail.clone());
             }
         });
@@ -163,6 +201,20 @@ impl Runners {
             tokio::time::sleep(LOOK_HELD).await;
         }
         self.gate.room(slug).await;
+    }
+
+    /// Shows those who look at these sessions how many events wait for each.
+    pub(super) async fn show_waiting(&self, numbers: &BTreeMap<Slug, usize>) {
+        if let Some(tmux) = &self.tmux {
+            tmux.show_waiting(numbers).await;
+        }
+    }
+
+    /// Hides the counts that an earlier receiver left.
+    pub(super) async fn hide_all_waiting(&self) {
+        if let Some(tmux) = &self.tmux {
+            tmux.hide_all_waiting().await;
+        }
     }
 
     fn of(&self, record: &SessionRecord) -> Result<SessionRunner, StartFailure> {

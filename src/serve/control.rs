@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::reload::{Refusal, Reloaded, Reloader};
 use crate::base::failure::{Failure, chain};
 use crate::base::http::{RequestError, request_unix};
-use crate::base::ids::DeliveryId;
+use crate::base::ids::{DeliveryId, WorkItem};
 use crate::base::random;
+use crate::host::dispatch::DispatchHandle;
 use crate::state::inbox::{Inbox, InboxError, LocalMessage, Replayed};
 use crate::state::registry::Registry;
 
@@ -66,6 +67,8 @@ pub struct Control {
     pub inbox: Inbox,
     /// The sessions.
     pub registry: Registry,
+    /// Where jobs go.
+    pub dispatcher: DispatchHandle,
     /// Told when a local message was put in.
     pub arrived: Arc<Notify>,
     /// Reads the configuration again.
@@ -89,6 +92,7 @@ pub fn router(control: Control) -> Router {
         .route("/replay", post(replay))
         .route("/reload", post(reload))
         .route("/session", post(session))
+        .route("/release", post(release))
         .route("/stop", post(stop))
         .with_state(control)
 }
@@ -158,9 +162,16 @@ async fn session(
     Json(verb): Json<SessionVerb>,
 ) -> Result<StatusCode, (StatusCode, String)> {
     // A short change of a file under its lock.
-    apply(&control.registry, &verb)
-        .map(|()| StatusCode::NO_CONTENT)
-        .map_err(|error| (StatusCode::CONFLICT, chain(&error)))
+    apply(&control.registry, &verb).map_err(|error| (StatusCode::CONFLICT, chain(&error)))?;
+    if let SessionVerb::Pause { item } = verb {
+        control.dispatcher.paused(item.slug()).await;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn release(AxumState(control): AxumState<Control>, Json(item): Json<WorkItem>) -> StatusCode {
+    control.dispatcher.release(item.slug()).await;
+    StatusCode::NO_CONTENT
 }
 
 async fn stop(AxumState(control): AxumState<Control>) -> StatusCode {
@@ -227,6 +238,14 @@ pub async fn ask_verb(socket: &Path, verb: &SessionVerb) -> Result<bool, Failure
     let body = serde_json::to_vec(verb)
         .map_err(|error| Failure::failed("cannot put the change into words").because(error))?;
     Ok(ask(socket, "POST", "/session", body).await?.is_some())
+}
+
+/// Asks the receiver to let in what waits for an item's session; `false` when
+/// none runs.
+pub async fn ask_to_release(socket: &Path, item: &WorkItem) -> Result<bool, Failure> {
+    let body = serde_json::to_vec(item)
+        .map_err(|error| Failure::failed("cannot put the wish into words").because(error))?;
+    Ok(ask(socket, "POST", "/release", body).await?.is_some())
 }
 
 /// Asks the receiver to end; `false` when none runs.

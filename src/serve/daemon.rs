@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
 use crate::host::agents::Agents;
 use crate::host::dispatch;
+use crate::host::notify::Notifier;
 use crate::host::runner::{
     Gate, ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
 };
@@ -36,7 +37,8 @@ use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::control::{self, Control, Status};
-use super::intake::Intake;
+use super::forget::forget;
+use super::intake::{self, Intake};
 use super::metrics::Metrics;
 use super::rebuild::rebuild;
 use super::receiver::{Receiver, Secret};
@@ -46,9 +48,6 @@ use super::templates::read_templates;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
-
-/// How often the inbox is looked through for what it need not keep.
-const PRUNE_EVERY: Duration = Duration::from_hours(1);
 
 /// Everything a receiver is started with: resolved, read and checked.
 #[derive(Debug)]
@@ -114,7 +113,7 @@ impl Daemon {
         })?;
         let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
             .map_err(|error| Failure::failed("could not open the inbox").because(error))?;
-        let registry = Registry::open(&paths.registry).remembering();
+        let registry = Registry::of(paths).remembering();
         let key = paths.key().map_err(|error| {
             Failure::failed("could not read the key of our own voice").because(error)
         })?;
@@ -201,6 +200,7 @@ impl Daemon {
         let Setup {
             config,
             read,
+            env,
             paths,
             secret,
             tmux,
@@ -209,24 +209,13 @@ impl Daemon {
             git,
             clock,
             resume_all,
-            ..
         } = setup;
         let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
         let workspaces = work_trees(git, &config, &paths, &live)?;
         let trees = workspaces.as_deref();
-        if registry.is_swept() {
-            let panes = match &tmux {
-                Some(tmux) => tmux.panes().await.unwrap_or_default(),
-                None => Vec::new(),
-            };
-            let now = clock.now();
-            let place = (workdir.as_path(), trees, &agents);
-            let made = rebuild(&registry, &inbox, &paths, &panes, &config.routing, place, now);
-            if made > 0 {
-                tracing::warn!(sessions = made, "the registry had vanished and was made again");
-            }
-        }
+        let lies = (workdir.as_path(), trees, &agents);
+        rebuild(&registry, &inbox, &paths, tmux.as_ref(), &config.routing, lies, clock.now()).await;
         let tasks = TaskTracker::new();
         let arrived = Arc::new(Notify::new());
         let watcher = spool::Watcher::start(&paths.spool());
@@ -245,6 +234,9 @@ impl Daemon {
             gate: Arc::clone(&gate),
             clock: clock.clone(),
         }));
+        let home = env.var_os("HOME").map(PathBuf::from);
+        let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
+        notifier.check();
         let tmux = tmux.map(|tmux| {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
                 tmux,
@@ -257,8 +249,15 @@ impl Daemon {
                 watcher,
                 gate: Arc::clone(&gate),
                 clock: clock.clone(),
+                home,
+                notifier: notifier.clone(),
+                tasks: tasks.clone(),
+                stop: stop.clone(),
             }))
         });
+        if let Some(tmux) = &tmux {
+            tmux.attend_all();
+        }
         let runner = Runners {
             registry: registry.clone(),
             paths: paths.clone(),
@@ -289,10 +288,11 @@ impl Daemon {
             workspaces: workspaces.filter(|_| config.routing.workspace.enabled),
             own_voice,
             templates,
-            dispatcher,
+            dispatcher: dispatcher.clone(),
             arrived: Arc::clone(&arrived),
             sight,
             clock: clock.clone(),
+            together: intake::BATCH,
         };
         tasks.spawn(intake.run(stop.clone()));
         let retention = &config.state.retention;
@@ -300,7 +300,8 @@ impl Daemon {
             age: retention.age.duration(),
             size: Some(retention.size.bytes()).filter(|size| *size > 0).unwrap_or(u64::MAX),
         };
-        tasks.spawn(forget(inbox.clone(), keep, stop.clone()));
+        let known = agents.harnesses().clone();
+        tasks.spawn(forget(inbox.clone(), paths.clone(), keep, known, clock.clone(), stop.clone()));
         let about = Arc::new(Status {
             schema: 1,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -318,6 +319,7 @@ impl Daemon {
         let control_app = control::router(Control {
             inbox: inbox.clone(),
             registry: registry.clone(),
+            dispatcher,
             arrived: Arc::clone(&arrived),
             reloader,
             stop: stop.clone(),
@@ -352,7 +354,6 @@ impl Daemon {
     }
 }
 
-/// Drops what is too old or too large, now and every hour.
 /// The work trees, where there is a git: of new sessions when they are enabled,
 /// and of those from before.
 fn work_trees(
@@ -371,23 +372,6 @@ fn work_trees(
             .because(error)
     })?;
     Ok(Some(Arc::new(made)))
-}
-
-async fn forget(inbox: Inbox, keep: Keep, stop: CancellationToken) {
-    loop {
-        match inbox.prune(keep).await {
-            Ok(0) => {}
-            Ok(rows) => tracing::info!(rows, "dropped what the inbox need not keep"),
-            Err(error) => {
-                let error = crate::base::failure::chain(&error);
-                tracing::warn!(error, "could not drop what the inbox need not keep");
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(PRUNE_EVERY) => {}
-        }
-    }
 }
 
 /// Binds the control socket. A stale one is replaced: the lock is ours, so

@@ -15,7 +15,6 @@ use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
 use crate::base::random;
 use crate::base::text::{cap, visible};
 use crate::core::config::{LiveConfig, Routing, RunnerKind};
-use crate::core::dispatch::{Job, Task};
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
 use crate::core::routing::{self, Action, Decision, OwnVoice, prompt};
@@ -23,16 +22,20 @@ use crate::core::session::{RecordedItem, SessionRecord, SessionStatus, TOLD_CHEC
 use crate::host::dispatch::DispatchHandle;
 use crate::host::workspace::Workspaces;
 use crate::state::inbox::{
-    About, DeliveryKind, Inbox, InboxError, LocalMessage, Route, RouteAction, Step, StoredDelivery,
+    About, DeliveryKind, Inbox, InboxError, LocalMessage, Route, RouteAction, StoredDelivery,
 };
 use crate::state::registry::Registry;
 
 use super::sight::Sight;
 
+mod decided;
+
+use decided::{Decided, failed_to_start, left_over};
+
 /// How long after a failure of the inbox it is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How many deliveries are read from the inbox at a time.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// Routes deliveries.
 #[derive(Debug)]
@@ -59,32 +62,15 @@ pub struct Intake {
     pub sight: Sight,
     /// The time.
     pub clock: Clock,
+    /// How many deliveries are decided about together.
+    pub together: usize,
 }
 
 impl Intake {
     /// Takes up what an earlier run left, then routes deliveries as they come,
     /// until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
-        match self.inbox.pending() {
-            Ok(pending) => {
-                for delivery in pending {
-                    // It may have been decided, and no more, when the end came.
-                    if delivery.start
-                        && let Err(error) =
-                            self.ensure(&delivery.item, None, None, &self.config.routing())
-                    {
-                        tracing::error!(item = %delivery.item, error, "could not record a session");
-                    }
-                    let task = match delivery.action {
-                        RouteAction::Deliver => Task::Deliver,
-                        RouteAction::Close => Task::Close,
-                    };
-                    let (slug, delivery) = (delivery.slug, delivery.id);
-                    self.dispatcher.enqueue(Job { delivery, slug, task }).await;
-                }
-            }
-            Err(error) => tracing::error!(error = %chain(&error), "could not read the queue"),
-        }
+        self.take_up(&stop).await;
         loop {
             let routed = self.route_all().await;
             if let Err(error) = &routed {
@@ -99,34 +85,92 @@ impl Intake {
         }
     }
 
-    async fn route_all(&mut self) -> Result<(), InboxError> {
+    /// Hands over what an earlier run decided and did not carry out, a few at a
+    /// time: the queue is on disk, and may be long.
+    async fn take_up(&self, stop: &CancellationToken) {
+        let mut after = 0;
         loop {
-            let batch = self.inbox.to_route(BATCH)?;
-            if batch.is_empty() {
-                return Ok(());
-            }
+            let batch = match self.inbox.pending(after, BATCH) {
+                Ok(batch) => batch,
+                Err(error) => {
+                    tracing::error!(error = %chain(&error), "could not read the queue");
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = tokio::time::sleep(TRY_AGAIN) => continue,
+                    }
+                }
+            };
+            let Some(last) = batch.last() else { return };
+            after = last.seq;
             for delivery in batch {
-                let decided = self.route(&delivery);
-                Checkpoint::Route.reached();
-                self.inbox.record_about(vec![decided.step], decided.about).await?;
-                Checkpoint::HandOver.reached();
-                if let Some((item, keep)) = decided.keep
-                    && let Err(why) = self.keep(&item, keep)
+                // It may have been decided, and no more, when the end came.
+                if delivery.start
+                    && let Err(error) =
+                        self.ensure(&delivery.item, None, None, &self.config.routing())
                 {
-                    self.inbox.record(vec![failed_to_start(&delivery, why)]).await?;
-                    continue;
+                    tracing::error!(item = %delivery.item, error, "could not record a session");
                 }
-                if let Some(job) = decided.job {
-                    self.dispatcher.enqueue(job).await;
-                }
+                self.dispatcher.enqueue(left_over(delivery)).await;
             }
         }
     }
 
-    fn route(&mut self, delivery: &StoredDelivery) -> Decided {
+    async fn route_all(&mut self) -> Result<(), InboxError> {
+        loop {
+            let batch = self.inbox.to_route(self.together)?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let mut run = Vec::new();
+            for delivery in batch {
+                let decided = self.route(&delivery, &run);
+                Checkpoint::Route.reached();
+                let bears_on_the_next = decided.bears_on_the_next();
+                run.push(decided);
+                if bears_on_the_next {
+                    self.carry_out(std::mem::take(&mut run)).await?;
+                }
+            }
+            self.carry_out(run).await?;
+        }
+    }
+
+    /// Puts decisions on disk, with one commit for all, then does what they ask.
+    async fn carry_out(&mut self, mut run: Vec<Decided>) -> Result<(), InboxError> {
+        let steps = run.iter().map(|decided| decided.step.clone()).collect();
+        let about = run.iter_mut().flat_map(|decided| decided.about.drain(..)).collect();
+        // Where there is no room for all, there may be for one.
+        self.together = 1;
+        self.inbox.record_about(steps, about).await?;
+        self.together = BATCH;
+        Checkpoint::HandOver.reached();
+        for decided in run {
+            if let Some((item, keep)) = decided.keep
+                && let Err(why) = self.keep(&item, keep)
+            {
+                let step = failed_to_start(decided.step.delivery, why);
+                match self.inbox.record(vec![step]).await {
+                    Ok(()) => continue,
+                    // The dispatcher will find no session, and says so in its time.
+                    Err(error) => tracing::error!(error = %chain(&error), "could not record it"),
+                }
+            }
+            if let Some(job) = decided.job {
+                self.dispatcher.enqueue(job).await;
+            }
+            if let Some(slug) = decided.paused {
+                self.dispatcher.paused(slug).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides about a delivery, `before` which others were decided that are not
+    /// on disk yet.
+    fn route(&mut self, delivery: &StoredDelivery, before: &[Decided]) -> Decided {
         match delivery.kind {
             DeliveryKind::Local => self.route_local(delivery),
-            DeliveryKind::Github => self.route_github(delivery),
+            DeliveryKind::Github => self.route_github(delivery, before),
         }
     }
 
@@ -152,12 +196,12 @@ impl Intake {
             Some(text) => (prompt::render_local(text, &item, &marker), RouteAction::Deliver),
             None => (String::new(), RouteAction::Close),
         };
-        let route =
-            Route { slug: item.slug(), item, marker, prompt, start: false, url: None, action };
+        let (slug, now) = (item.slug(), message.now);
+        let route = Route { slug, item, marker, prompt, start: false, url: None, action, now };
         Decided::queued(delivery, Reason::SentByHand, route)
     }
 
-    fn route_github(&mut self, delivery: &StoredDelivery) -> Decided {
+    fn route_github(&mut self, delivery: &StoredDelivery, before: &[Decided]) -> Decided {
         let event = match event::parse(&delivery.event, &delivery.body) {
             Ok(event) => event,
             Err(error) => {
@@ -174,24 +218,34 @@ impl Intake {
             url: decision.url.clone(),
             head: event.head().map(|(sha, pull)| (sha.to_owned(), pull)),
         };
-        let mut decided = self.act_on(delivery, decision);
+        let mut decided = self.act_on(delivery, decision, before);
         decided.about.push(about);
         decided
     }
 
-    fn act_on(&self, delivery: &StoredDelivery, decision: Decision) -> Decided {
+    fn act_on(&self, delivery: &StoredDelivery, decision: Decision, before: &[Decided]) -> Decided {
         let Decision { item, reason, action, .. } = &decision;
         let short = item.as_ref().map(WorkItem::short);
         if let (Some(item), Action::Pause | Action::Resume) = (item, action) {
-            return match self.set_paused(item, *action == Action::Pause) {
-                Ok(()) => Decided::ended(delivery, State::Done, *reason, short),
+            let pauses = *action == Action::Pause;
+            return match self.set_paused(item, pauses) {
+                Ok(()) => {
+                    let mut decided = Decided::ended(delivery, State::Done, *reason, short);
+                    decided.paused = pauses.then(|| item.slug());
+                    decided
+                }
                 Err(error) => Decided::unreadable(delivery, &error),
             };
         }
         let (Some(item), Action::Deliver(_) | Action::Start(_) | Action::Close) = (item, action)
         else {
             let state = if *action == Action::Note { State::Done } else { State::Ignored };
-            return Decided::ended(delivery, state, *reason, short);
+            let mut decided = Decided::ended(delivery, state, *reason, short);
+            // A link is remembered also where nothing is told.
+            if let (Some(item), Some(_)) = (item, &decision.link) {
+                decided.keep = Some((item.clone(), decision));
+            }
+            return decided;
         };
         let session = match self.registry.load(&item.slug()) {
             Ok(session) => session,
@@ -215,17 +269,26 @@ impl Intake {
             start: is_start,
             url: decision.url.clone(),
             action: if message.is_some() { RouteAction::Deliver } else { RouteAction::Close },
+            now: message.is_some_and(|message| message.now),
         };
-        let limited = message.is_some() && self.is_too_much(item, session.as_ref());
+        let limited = message.is_some() && self.is_too_much(item, session.as_ref(), before);
         let reason = if limited { Reason::RateLimited } else { *reason };
         let mut decided = Decided::queued(delivery, reason, route);
+        if let Some(job) = &mut decided.job {
+            job.gathers = message.is_some_and(|message| message.review.is_some()) && !job.now;
+        }
         decided.keep = Some((item.clone(), decision));
         decided
     }
 
     /// Whether one more event of an item is more than may come in an hour. Then
     /// its session is paused, so that two agents who answer each other end.
-    fn is_too_much(&self, item: &WorkItem, session: Option<&SessionRecord>) -> bool {
+    fn is_too_much(
+        &self,
+        item: &WorkItem,
+        session: Option<&SessionRecord>,
+        before: &[Decided],
+    ) -> bool {
         let limit = self.config.routing().rate_limit;
         let Some(session) = session.filter(|_| limit > 0) else { return false };
         if session.status == SessionStatus::Paused {
@@ -235,8 +298,10 @@ impl Intake {
         let hour_ago = now.checked_sub(jiff::SignedDuration::from_hours(1)).unwrap_or(now);
         let since = session.counted_from.map_or(hour_ago, |from| from.max(hour_ago));
         let slug = item.slug();
+        let just_now = before.iter().filter(|decided| decided.tells(&slug)).count();
+        let just_now = u32::try_from(just_now).unwrap_or(u32::MAX);
         match self.inbox.events_since(&slug, since, limit) {
-            Ok(count) if count < limit => return false,
+            Ok(count) if count.saturating_add(just_now) < limit => return false,
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(%item, error = %chain(&error), "could not count the events");
@@ -330,50 +395,5 @@ impl Intake {
             tracing::warn!(%item, error = %chain(&error), "could not update the session");
         }
         Ok(())
-    }
-}
-
-fn failed_to_start(delivery: &StoredDelivery, why: String) -> Step {
-    let (state, reason) = (State::Failed, Reason::StartFailed);
-    Step { delivery: delivery.id.clone(), state, reason, detail: Some(why), route: None }
-}
-
-/// What was decided about one delivery.
-struct Decided {
-    step: Step,
-    about: Vec<About>,
-    job: Option<Job>,
-    keep: Option<(WorkItem, Decision)>,
-}
-
-impl Decided {
-    fn ended(
-        delivery: &StoredDelivery,
-        state: State,
-        reason: Reason,
-        detail: Option<String>,
-    ) -> Self {
-        let step = Step { delivery: delivery.id.clone(), state, reason, detail, route: None };
-        Self { step, about: Vec::new(), job: None, keep: None }
-    }
-
-    fn unreadable(delivery: &StoredDelivery, why: &str) -> Self {
-        Self::ended(delivery, State::Failed, Reason::RegistryUnreadable, Some(why.to_owned()))
-    }
-
-    fn queued(delivery: &StoredDelivery, reason: Reason, route: Route) -> Self {
-        let task = match route.action {
-            RouteAction::Deliver => Task::Deliver,
-            RouteAction::Close => Task::Close,
-        };
-        let job = Job { delivery: delivery.id.clone(), slug: route.slug.clone(), task };
-        let step = Step {
-            delivery: delivery.id.clone(),
-            state: State::Queued,
-            reason,
-            detail: Some(route.item.short()),
-            route: Some(route),
-        };
-        Self { step, about: Vec::new(), job: Some(job), keep: None }
     }
 }

@@ -1,6 +1,7 @@
 //! A registry that was swept away while no receiver ran (`git clean -fdx`) is
-//! made again: which sessions there were is in the inbox, which conversation
-//! each has is in its tmux session and in its spool.
+//! made again: from the copies of its entries; where there is none, from the
+//! inbox, which knows which sessions there were, and from tmux and the spool,
+//! which know the conversation of each.
 
 use std::path::Path;
 
@@ -13,34 +14,41 @@ use crate::core::config::{Routing, RunnerKind};
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 use crate::host::agents::Agents;
 use crate::host::runner::SignalLog;
-use crate::host::tmux::{Pane, pane_of};
+use crate::host::tmux::{Tmux, pane_of};
 use crate::host::workspace::Workspaces;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 
-/// Makes the entries again when the registry was swept. `panes` are those of the
-/// tmux server.
-pub(super) fn rebuild(
+/// Makes the entries again when the registry was swept; else the copies of those
+/// that somebody else wrote or removed.
+pub(super) async fn rebuild(
     registry: &Registry,
     inbox: &Inbox,
     paths: &StatePaths,
-    panes: &[Pane],
+    tmux: Option<&Tmux>,
     routing: &Routing,
     (workdir, trees, agents): (&Path, Option<&Workspaces>, &Agents),
     now: Timestamp,
-) -> usize {
+) {
     if !registry.is_swept() {
-        return 0;
+        return registry.renew_copies();
     }
-    let items = inbox.started_items().unwrap_or_else(|error| {
+    let panes = match tmux {
+        Some(tmux) => tmux.panes().await.unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let mut made = registry.bring_back();
+    let items = inbox.routed_items().unwrap_or_else(|error| {
         tracing::error!(error = %chain(&error), "could not read which sessions there were");
         Vec::new()
     });
-    let mut made = 0;
     for (item, is_closed) in items {
         let slug = item.slug();
-        let pane = pane_of(panes, &slug).filter(|pane| pane.is_of(&slug));
+        if !matches!(registry.load(&slug), Ok(None)) {
+            continue;
+        }
+        let pane = pane_of(&panes, &slug).filter(|pane| pane.is_of(&slug));
         let in_pane = pane.and_then(|pane| pane.conversation.as_deref()?.parse().ok());
         let conversation = spoken_of(&slug, routing, agents, paths).or(in_pane);
         let recorded = RecordedItem { reference: item.clone(), title: None, url: None };
@@ -78,7 +86,9 @@ pub(super) fn rebuild(
             }
         }
     }
-    made
+    if made > 0 {
+        tracing::warn!(sessions = made, "the registry had vanished and was made again");
+    }
 }
 
 /// The conversation that the session's agent spoke of last.

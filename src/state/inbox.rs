@@ -28,8 +28,9 @@ mod writer;
 
 pub use error::InboxError;
 pub use model::{
-    About, Accepted, Counts, DeliveryHistory, DeliveryKind, Keep, LocalMessage, NewDelivery,
-    QueuedDelivery, RecordedStep, Replayed, Route, RouteAction, Step, StoredDelivery, Summary,
+    About, Accepted, Counts, DeliveryHistory, DeliveryKind, Keep, LocalMessage, LogEnd,
+    NewDelivery, QueuedDelivery, RecordedStep, Replayed, Route, RouteAction, Step, StoredDelivery,
+    Summary, Waiting,
 };
 pub use reader::InboxReader;
 use writer::{Change, Writer, Written};
@@ -66,6 +67,17 @@ impl Inbox {
     /// it. No file: [`InboxError::Missing`].
     pub fn read_only(path: &Path) -> Result<InboxReader, InboxError> {
         InboxReader::open(path)
+    }
+
+    /// What is wrong with the inbox's file, as far as reading it tells; nothing
+    /// where there is none.
+    pub fn trouble(path: &Path) -> Option<String> {
+        let trouble = match InboxReader::open(path) {
+            Ok(reader) => reader.look_through(),
+            Err(InboxError::Missing { .. }) => return None,
+            Err(error) => Err(error),
+        };
+        trouble.err().map(|error| crate::base::failure::chain(&error))
     }
 
     /// Damaged files of this inbox that were moved aside.

@@ -99,6 +99,21 @@ impl StatePaths {
         self.dir.join("logs")
     }
 
+    /// The directory of the copies of the registry's entries.
+    pub fn copies(&self) -> PathBuf {
+        self.dir.join("sessions")
+    }
+
+    /// The directory of texts that are too long to be typed.
+    pub fn texts(&self) -> PathBuf {
+        self.dir.join("texts")
+    }
+
+    /// The directory of what was done to type, by session.
+    pub fn traces(&self) -> PathBuf {
+        self.dir.join("traces")
+    }
+
     /// The directory of clones and work trees, unless the configuration names
     /// another.
     pub fn workspace(&self, config: &Config) -> PathBuf {

@@ -17,6 +17,9 @@ use crate::base::files::{atomic, private_dir};
 use crate::base::ids::Slug;
 use crate::base::text::{cap, visible};
 use crate::core::session::Known;
+use crate::state::paths::StatePaths;
+
+mod copies;
 
 pub use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 
@@ -32,6 +35,8 @@ pub struct Registry {
     dir: PathBuf,
     /// Every entry as it was last seen; only where that was asked for.
     memory: Option<Arc<Mutex<BTreeMap<Slug, SessionRecord>>>>,
+    /// Where copies of what is written go; only where that was asked for.
+    copies: Option<PathBuf>,
 }
 
 /// Every entry of a registry.
@@ -120,7 +125,12 @@ impl Loaded {
 impl Registry {
     /// The registry in a directory, which need not be there yet.
     pub fn open(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), memory: None }
+        Self { dir: dir.into(), memory: None, copies: None }
+    }
+
+    /// The registry of a configuration, with the copies in its state.
+    pub fn of(paths: &StatePaths) -> Self {
+        Self::open(&paths.registry).with_copies(paths.copies())
     }
 
     /// The same, for a process that lives on: when the directory vanishes (a
@@ -278,6 +288,7 @@ impl Registry {
             .map_err(|source| RegistryError::Unwritable { path: path.clone(), source })?;
         atomic::write(&path, &bytes).map_err(|error| self.io(error))?;
         self.remember(record);
+        self.copy(record);
         Ok(())
     }
 

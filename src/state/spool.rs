@@ -145,14 +145,26 @@ pub fn newest(dir: &Path) -> io::Result<Option<String>> {
 }
 
 /// Removes the signals that were written before `time`, and gives their number.
-pub fn prune_before(dir: &Path, time: Timestamp) -> io::Result<usize> {
+/// The last one that `stays` takes is kept, however old it is.
+pub fn prune(dir: &Path, time: Timestamp, stays: impl Fn(&Value) -> bool) -> io::Result<usize> {
     let limit = format!("{:020}", time.as_nanosecond());
-    let mut removed = 0;
-    for name in names(dir)?.into_iter().take_while(|name| *name < limit) {
-        match fs::remove_file(dir.join(name)) {
-            Ok(()) => removed += 1,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+    let (mut removed, mut is_found) = (0, false);
+    for name in names(dir)?.into_iter().rev() {
+        let path = dir.join(&name);
+        if !is_found {
+            let content = fs::read(&path).unwrap_or_default();
+            let stored: Option<Stored<Value>> = serde_json::from_slice(&content).ok();
+            is_found = stored.is_some_and(|stored| stays(&stored.signal));
+            if is_found {
+                continue;
+            }
+        }
+        if name < limit {
+            match fs::remove_file(path) {
+                Ok(()) => removed += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(removed)
@@ -399,11 +411,14 @@ mod tests {
     #[test]
     fn old_signals_are_removed_and_new_ones_stay() {
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), &json!({"n": 1})).unwrap();
-        write(dir.path(), &json!({"n": 2})).unwrap();
-        let second = read_after(dir.path(), None).unwrap()[1].at;
-        assert_eq!(prune_before(dir.path(), second).unwrap(), 1);
-        assert_eq!(written(dir.path()), [json!({"n": 2})]);
-        assert_eq!(prune_before(&dir.path().join("none"), second).unwrap(), 0);
+        for n in 1..=5 {
+            write(dir.path(), &json!({ "n": n })).unwrap();
+        }
+        let fourth = read_after(dir.path(), None).unwrap()[3].at;
+        let stays = |raw: &Value| raw["n"].as_u64().is_some_and(|n| n <= 2);
+        assert_eq!(prune(dir.path(), fourth, stays).unwrap(), 2);
+        assert_eq!(written(dir.path()), [2, 4, 5].map(|n| json!({ "n": n })));
+        assert_eq!(prune(dir.path(), fourth, |_| false).unwrap(), 1);
+        assert_eq!(prune(&dir.path().join("none"), fourth, |_| true).unwrap(), 0);
     }
 }

@@ -8,9 +8,45 @@ use std::time::Duration;
 use rustix::process::Signal;
 use the_loop::base::checkpoint::Checkpoint;
 
-use crate::support::{World, eventually, payload, post, try_post};
+use crate::process;
+use crate::support::{World, events, eventually, payload, post, try_post};
 
-const DEMO: &str = "defaultHarness: demo";
+/// Who is started, and how.
+#[derive(Debug, Clone, Copy)]
+struct Cast {
+    runner: &'static str,
+    is_demo: bool,
+}
+
+const DEMO_IN_TMUX: Cast = Cast { runner: "tmux", is_demo: true };
+const DEMO_HEADLESS: Cast = Cast { runner: "process", is_demo: true };
+const FAKE_IN_TMUX: Cast = Cast { runner: "tmux", is_demo: false };
+const FAKE_HEADLESS: Cast = Cast { runner: "process", is_demo: false };
+
+impl Cast {
+    fn world(self) -> World {
+        let world = World::new("");
+        // More than an hour's worth comes in when there are many kills.
+        if self.is_demo {
+            world.configure_runner(self.runner, "defaultHarness: demo\nrateLimit: 0", "");
+        } else {
+            process::configure(&world, self.runner, "defaultHarness: claude\nrateLimit: 0");
+            process::script(&world, serde_json::json!({}));
+        }
+        world
+    }
+
+    /// What the agent of an item says it took, in order.
+    fn taken(self, world: &World, item: u64) -> Vec<String> {
+        if self.is_demo {
+            return world.told(&format!("o+r+{item}"));
+        }
+        let of = |event: &String| {
+            event.lines().next().is_some_and(|line| line.ends_with(&format!(" on o/r#{item}")))
+        };
+        events(&process::prompts(world)).into_iter().filter(of).collect()
+    }
+}
 
 fn count(texts: &[String], word: &str) -> usize {
     texts.iter().filter(|text| text.contains(word)).count()
@@ -47,8 +83,8 @@ async fn kill_when_frozen(world: &mut World, checkpoint: Checkpoint) {
 
 /// A comment to a live session, and a label that starts one, each with a
 /// receiver that is killed at `checkpoint`: both arrive exactly once.
-async fn survives(checkpoint: Checkpoint) {
-    let mut world = World::new(DEMO);
+async fn survives(cast: Cast, checkpoint: Checkpoint) {
+    let mut world = cast.world();
     // The first event of a session.
     start_frozen_at(&mut world, checkpoint).await;
     let labeled = payload::labeled("o/r", 1, "alice");
@@ -56,9 +92,9 @@ async fn survives(checkpoint: Checkpoint) {
     kill_when_frozen(&mut world, checkpoint).await;
     world.start().await;
     world.reaches("first", "delivered").await;
-    assert_eq!(count(&world.taken("o+r+1"), "Please do it."), 1, "{checkpoint:?}");
+    assert_eq!(count(&cast.taken(&world, 1), "Please do it."), 1, "{checkpoint:?}");
     world.end(Signal::KILL);
-    if checkpoint == Checkpoint::Spawn {
+    if checkpoint == Checkpoint::Spawn && cast.runner == "tmux" {
         return;
     }
     // A later one, with another behind it.
@@ -75,21 +111,50 @@ async fn survives(checkpoint: Checkpoint) {
         assert!(matches!(world.post(id, "issue_comment", &comment).await, 200 | 202));
         world.reaches(id, "delivered").await;
     }
-    let taken = world.taken("o+r+1");
+    let taken = cast.taken(&world, 1);
     assert_eq!(taken.len(), 3, "{checkpoint:?}: {taken:#?}");
     for word in ["word-two.", "word-three."] {
         assert_eq!(count(&taken, word), 1, "{checkpoint:?}: {taken:#?}");
     }
 }
 
+/// The moments that a headless turn crosses: it has no submit key.
+const HEADLESS: &[Checkpoint] = &[
+    Checkpoint::Commit,
+    Checkpoint::Route,
+    Checkpoint::HandOver,
+    Checkpoint::BeforePaste,
+    Checkpoint::Paste,
+    Checkpoint::Spawn,
+    Checkpoint::Submit,
+    Checkpoint::Acknowledge,
+];
+
 macro_rules! survives {
     ($($name:ident: $checkpoint:ident,)+) => {
-        $(
-            #[tokio::test]
-            async fn $name() {
-                survives(Checkpoint::$checkpoint).await;
-            }
-        )+
+        mod in_tmux {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    survives(DEMO_IN_TMUX, Checkpoint::$checkpoint).await;
+                    survives(FAKE_IN_TMUX, Checkpoint::$checkpoint).await;
+                }
+            )+
+        }
+
+        mod headless {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    if HEADLESS.contains(&Checkpoint::$checkpoint) {
+                        survives(DEMO_HEADLESS, Checkpoint::$checkpoint).await;
+                        survives(FAKE_HEADLESS, Checkpoint::$checkpoint).await;
+                    }
+                }
+            )+
+        }
 
         #[test]
         fn every_checkpoint_is_tried() {
@@ -165,13 +230,12 @@ async fn load(url: &str, round: u64, dice: &mut Dice, sent: &mut Vec<Sent>) {
 
 /// `THE_LOOP_TEST_KILLS` says how often: a few times here, fifty by
 /// `scripts/kill-test`.
-#[tokio::test]
-async fn kills_at_random_moments_under_load_lose_and_repeat_nothing() {
+async fn kills_at_random_moments(cast: Cast) {
     let kills = std::env::var("THE_LOOP_TEST_KILLS").ok().and_then(|text| text.parse().ok());
     let mut dice = Dice::new();
-    let mut world = World::new(DEMO);
+    let mut world = cast.world();
     let mut sent = Vec::new();
-    for round in 0..kills.unwrap_or(3_u64) {
+    for round in 0..kills.unwrap_or(2_u64) {
         world.start().await;
         let url = world.url().to_owned();
         // The first round makes the sessions.
@@ -185,17 +249,42 @@ async fn kills_at_random_moments_under_load_lose_and_repeat_nothing() {
         world.reaches(id, "delivered").await;
     }
     for Sent { item, id, word, answered } in &sent {
-        let taken = world.taken(&format!("o+r+{item}"));
+        let taken = cast.taken(&world, *item);
         let times = count(&taken, word);
         assert!(times <= 1 && (!answered || times == 1), "{id}: {times} times in {taken:#?}");
     }
     let order = |item| {
-        let taken = world.taken(&format!("o+r+{item}"));
+        let taken = cast.taken(&world, item);
         let mine = sent.iter().filter(move |sent| sent.item == item);
         mine.filter_map(|sent| taken.iter().position(|text| text.contains(&sent.word)))
             .collect::<Vec<_>>()
     };
     for item in 1..=3 {
         assert!(order(item).is_sorted(), "the order of {item}");
+    }
+}
+
+/// The module's name is what `scripts/kill-test` asks for.
+mod kills {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_the_demo_in_tmux_lose_and_repeat_nothing() {
+        kills_at_random_moments(DEMO_IN_TMUX).await;
+    }
+
+    #[tokio::test]
+    async fn of_the_demo_headless_lose_and_repeat_nothing() {
+        kills_at_random_moments(DEMO_HEADLESS).await;
+    }
+
+    #[tokio::test]
+    async fn of_a_fake_claude_in_tmux_lose_and_repeat_nothing() {
+        kills_at_random_moments(FAKE_IN_TMUX).await;
+    }
+
+    #[tokio::test]
+    async fn of_a_fake_claude_headless_lose_and_repeat_nothing() {
+        kills_at_random_moments(FAKE_HEADLESS).await;
     }
 }

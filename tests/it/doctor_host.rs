@@ -192,6 +192,35 @@ fn state_that_others_may_use_is_put_right() {
 }
 
 #[test]
+fn a_damaged_inbox_is_an_error_and_one_that_was_kept_is_told() {
+    use the_loop::base::clock::Clock;
+    use the_loop::state::inbox::Inbox;
+
+    let place = Place::new();
+    let state = place.path("home/own");
+    configure(&place, &format!("{DEMO}state:\n  dir: {}\n", state.display()));
+    std::fs::create_dir(&state).unwrap();
+    chmod(&state, 0o700);
+    let only = ["--only", "state.inbox"];
+    assert_eq!(severity(&doctor(&place, &only), "state.inbox"), "ok");
+    let file = state.join("inbox.db");
+    let inbox = Inbox::open(&file, Clock::System).unwrap();
+    assert_eq!(severity(&doctor(&place, &only), "state.inbox"), "ok", "while it is used");
+    drop(inbox);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let last = bytes.len() - 4096;
+    bytes[last..].fill(0xa5);
+    std::fs::write(&file, &bytes).unwrap();
+    let report = doctor(&place, &only);
+    assert_eq!(severity(&report, "state.inbox"), "error");
+    assert!(report.to_string().contains("is damaged"), "{report:#}");
+    drop(Inbox::open(&file, Clock::System).unwrap());
+    let report = doctor(&place, &only);
+    assert_eq!(severity(&report, "state.inbox"), "note");
+    assert!(report.to_string().contains("inbox.db.damaged-"), "{report:#}");
+}
+
+#[test]
 fn what_would_stop_an_unattended_agent_is_shown_and_then_put_right() {
     let place = Place::new();
     configure(&place, "routing:\n  runner: process\n");

@@ -310,6 +310,10 @@ async fn what_is_never_proven_is_told_and_not_sent_again(row: Row) {
 
 async fn a_hundred_kilobytes_arrive_whole(row: Row) {
     let mut rig = Rig::new(row, "");
+    let config = std::fs::read_to_string(rig.world.config()).unwrap();
+    let typed = config.replace("readyTimeoutSeconds: 20", "typeMax: 1MB");
+    assert_ne!(typed, config);
+    std::fs::write(rig.world.config(), typed).unwrap();
     rig.world.start().await;
     label(&rig.world, "d-1").await;
     rig.is_delivered("d-1").await;

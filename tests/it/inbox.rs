@@ -1,6 +1,8 @@
 //! The inbox on a real file: what is promised about crashes, other processes,
 //! full disks and foreign files.
 
+mod damage;
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -75,6 +77,7 @@ fn route(to: &str) -> Route {
         start: true,
         url: Some(format!("https://github.com/{}", to.replace('#', "/issues/"))),
         action: RouteAction::Deliver,
+        now: false,
     }
 }
 
@@ -142,8 +145,10 @@ async fn a_restart_goes_on_with_the_stored_route() {
     inbox.close();
 
     let inbox = home.open();
-    let pending = inbox.pending().unwrap();
+    let pending = inbox.pending(0, 9).unwrap();
     assert_eq!(pending.iter().map(|d| d.id.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(inbox.pending(pending[0].seq, 9).unwrap(), pending[1..]);
+    assert_eq!(inbox.pending(0, 1).unwrap(), pending[..1]);
     let two = &pending[1];
     assert_eq!((two.state, two.reason), (State::Injecting, Reason::Submitted));
     assert_eq!(two.attempts, 1);
@@ -155,6 +160,29 @@ async fn a_restart_goes_on_with_the_stored_route() {
     assert_eq!(inbox.queued(&id("two")).unwrap().as_ref(), Some(two));
     assert_eq!(inbox.queued(&id("three")).unwrap(), None);
     assert!(inbox.to_route(10).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn large_bodies_are_read_one_at_a_time() {
+    let home = Home::new();
+    let inbox = home.open();
+    for (number, length) in [3 << 20, 2 << 20, 5, 700 << 10, 700 << 10].into_iter().enumerate() {
+        let body = vec![b' '; length];
+        inbox.accept(NewDelivery { body, ..new(&format!("d-{number}")) }).await.unwrap();
+    }
+    let mut read = Vec::new();
+    loop {
+        let batch = inbox.to_route(64).unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        read.push(batch.iter().map(|d| d.id.to_string()).collect::<Vec<_>>().join(" "));
+        for delivery in batch {
+            let step = step(delivery.id.as_str(), State::Ignored, Reason::NotArmed);
+            inbox.record(vec![step]).await.unwrap();
+        }
+    }
+    assert_eq!(read, ["d-0", "d-1", "d-2 d-3", "d-4"]);
 }
 
 #[tokio::test]
@@ -487,7 +515,7 @@ async fn an_inbox_of_the_first_version_is_read_and_goes_on() {
             ("old-received".to_owned(), State::Received),
         ]
     );
-    assert_eq!(inbox.pending().unwrap()[0].prompt, "an old prompt");
+    assert_eq!(inbox.pending(0, 9).unwrap()[0].prompt, "an old prompt");
     assert_eq!(inbox.to_route(9).unwrap()[0].body, b"{\"n\":4}");
     assert_eq!(inbox.accept(new("old-ignored")).await.unwrap(), Accepted::Repeat);
     assert_eq!(inbox.accept(new("another")).await.unwrap(), Accepted::New);

@@ -115,6 +115,11 @@ impl Stage {
                 if self.screen().contains("Do you want to proceed?") {
                     tokio::time::sleep(pause).await;
                     self.keys(&["-l", "n"]);
+                    // Once: a second one would be a letter in the box.
+                    eventually("the dialog is gone", async || {
+                        (!self.screen().contains("Do you want to proceed?")).then_some(())
+                    })
+                    .await;
                 }
             }
             Person::Opens => {
@@ -264,7 +269,8 @@ async fn injections(script: Value, person: Person, end: End) {
         assert_eq!(with.len(), 1, "{word} arrived {} times", with.len());
     }
     for prompt in prompts.iter().filter(|prompt| prompt.contains("[the-loop event ")) {
-        let marker = &prompt["[the-loop event ".len()..][..32];
+        // Events that waited together are told together, the last one at the end.
+        let marker = &prompt.rsplit("[the-loop event ").next().unwrap()[..32];
         let whole = prompt.starts_with("[the-loop event ")
             && prompt.trim_end().ends_with(&format!("[end of event {marker}]"));
         assert!(whole && !prompt.contains("(draft"), "mixed: {prompt}");

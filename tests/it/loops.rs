@@ -138,6 +138,146 @@ async fn a_swept_registry_is_written_again_by_a_running_receiver_and_by_the_next
     assert_eq!(world.sessions(), ["loop/o+r+1"]);
 }
 
+/// Git in the project.
+fn git(world: &World, args: &[&str]) {
+    assert!(try_git(world, args), "{args:?}");
+}
+
+fn try_git(world: &World, args: &[&str]) -> bool {
+    let output = std::process::Command::new("git")
+        .env_clear()
+        .envs([("PATH", world.path.as_ref()), ("HOME", world.home.as_os_str())])
+        .args(["-c", "user.name=a", "-c", "user.email=a@example.org"])
+        .args(args)
+        .current_dir(&world.project)
+        .output()
+        .unwrap();
+    output.status.success()
+}
+
+#[tokio::test]
+async fn git_clean_while_the_receiver_runs_loses_nothing() {
+    let mut world = World::new(DEMO);
+    git(&world, &["init", "-q"]);
+    std::fs::write(world.project.join(".gitignore"), ".the-loop/sessions/\n").unwrap();
+    git(&world, &["add", "."]);
+    git(&world, &["commit", "-qm", "x"]);
+    started(&mut world).await;
+    for n in 0..6 {
+        let comment = payload::comment("o/r", 1, "alice", &format!("word-{n}."));
+        let id = format!("c-{n}");
+        // What is written again meanwhile is in its way.
+        let clean = async { while !try_git(&world, &["clean", "-qfdx"]) {} };
+        let (status, ()) = tokio::join!(world.post(&id, "issue_comment", &comment), clean);
+        assert_eq!(status, 202);
+    }
+    for n in 0..6 {
+        world.reaches(&format!("c-{n}"), "delivered").await;
+    }
+    // The configuration too, which the running receiver has read already.
+    git(&world, &["rm", "-q", "--cached", ".the-loop/config.yaml"]);
+    git(&world, &["commit", "-qm", "y"]);
+    let config = std::fs::read(world.config()).unwrap();
+    eventually("it is swept", async || try_git(&world, &["clean", "-qfdx"]).then_some(())).await;
+    let comment = payload::comment("o/r", 1, "alice", "word-6.");
+    assert_eq!(world.post("c-6", "issue_comment", &comment).await, 202);
+    eventually("it is told", async || (world.taken(SLUG).len() == 8).then_some(())).await;
+    std::fs::write(world.config(), config).unwrap();
+    world.reaches("c-6", "delivered").await;
+    let taken = world.taken(SLUG);
+    for n in 0..7 {
+        assert!(taken[n + 1].contains(&format!("word-{n}.")), "{taken:#?}");
+    }
+    assert_eq!(world.sessions(), ["loop/o+r+1"]);
+    assert_eq!(status(&world), "active");
+}
+
+#[tokio::test]
+async fn what_was_registered_and_linked_by_hand_is_there_after_a_sweep() {
+    let mut world = World::new(DEMO);
+    let registry = world.project.join(".the-loop/sessions");
+    world.start().await;
+    assert_eq!(world.run(&["sessions", "register", "o/r#1"]).0, 0);
+    assert!(world.end(Signal::TERM).success());
+    // The second while no receiver runs, as is the link.
+    for args in [["register", "o/r#2", ""], ["link-pr", "o/r#1", "o/r#70"], ["pause", "o/r#2", ""]]
+    {
+        let args: Vec<_> = args.into_iter().filter(|arg| !arg.is_empty()).collect();
+        let (code, _, err) = world.run(&[&["sessions"], &args[..]].concat());
+        assert_eq!(code, 0, "{err}");
+    }
+    // One that a person removes stays removed.
+    assert_eq!(world.run(&["sessions", "register", "o/r#3"]).0, 0);
+    std::fs::remove_file(registry.join("o+r+3.json")).unwrap();
+    world.start().await;
+    assert!(world.end(Signal::TERM).success());
+    let entry = |name: &str| std::fs::read_to_string(registry.join(name)).unwrap();
+    let before = (entry("o+r+1.json"), entry("o+r+2.json"));
+    std::fs::remove_dir_all(&registry).unwrap();
+    world.start().await;
+    assert_eq!((entry("o+r+1.json"), entry("o+r+2.json")), before);
+    assert!(!registry.join("o+r+3.json").exists());
+    says(&world, "a", "go on", "delivered").await;
+    assert_eq!(world.sessions(), ["loop/o+r+1"]);
+    // Without the copies, what was told once is known by it.
+    assert!(world.end(Signal::TERM).success());
+    std::fs::remove_dir_all(&registry).unwrap();
+    std::fs::remove_dir_all(world.state_dir().join("sessions")).unwrap();
+    world.start().await;
+    says(&world, "b", "and on", "delivered").await;
+    assert_eq!(world.taken(SLUG).len(), 2);
+    assert_eq!(world.sessions(), ["loop/o+r+1"]);
+}
+
+/// Ends the receiver in the background, whatever happens.
+struct Detached<'a>(&'a World);
+
+impl Drop for Detached<'_> {
+    fn drop(&mut self) {
+        self.0.run(&["gh-webhook", "stop"]);
+    }
+}
+
+#[tokio::test]
+async fn a_restart_takes_over_and_one_that_could_not_start_ends_nothing() {
+    let mut world = World::new(DEMO);
+    started(&mut world).await;
+    let pid = |world: &World| {
+        let (_, out, _) = world.run(&["gh-webhook", "status", "--json"]);
+        let value: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        (value["pid"].as_u64(), value["url"].as_str().unwrap_or_default().to_owned())
+    };
+    let first = pid(&world).0;
+    let config = std::fs::read_to_string(world.config()).unwrap();
+    std::fs::write(world.config(), "routing: [").unwrap();
+    let (code, _, err) = world.run(&["gh-webhook", "restart"]);
+    assert_eq!(code, 1, "{err}");
+    std::fs::write(world.config(), config.replace("Harness: demo", "Harness: claude")).unwrap();
+    let (code, _, err) = world.run(&["gh-webhook", "restart"]);
+    assert!(code == 1 && err.contains("claude"), "{err}");
+    std::fs::write(world.config(), config).unwrap();
+    assert_eq!(pid(&world).0, first);
+
+    let (code, _, err) = world.run(&["gh-webhook", "restart"]);
+    assert_eq!(code, 0, "{err}");
+    let guard = Detached(&world);
+    let (second, url) = pid(&world);
+    assert!(second.is_some() && second != first, "{second:?}");
+    let comment = payload::comment("o/r", 1, "alice", "after it");
+    let body = serde_json::to_vec(&comment).unwrap();
+    assert_eq!(crate::support::post(&url, "a", "issue_comment", body).await, 202);
+    world.reaches("a", "delivered").await;
+    assert_eq!(world.sessions(), ["loop/o+r+1"], "the agent went on");
+    // Also where none runs.
+    assert_eq!(world.run(&["gh-webhook", "stop"]).0, 0);
+    assert_eq!(world.run(&["gh-webhook", "restart"]).0, 0);
+    let third = pid(&world).0;
+    assert!(third.is_some() && third != second, "{third:?}");
+    drop(guard);
+    assert_eq!(pid(&world).0, None);
+    assert!(world.wait_for_end().success());
+}
+
 #[tokio::test]
 async fn a_delivery_is_routed_again_on_request_and_explained_without_acting() {
     let mut world = World::new(DEMO);
@@ -171,29 +311,6 @@ async fn a_delivery_is_routed_again_on_request_and_explained_without_acting() {
         .await;
     let (code, _, err) = world.run(&["gh-webhook", "replay", "nobody"]);
     assert_eq!(code, 1, "{err}");
-}
-
-#[tokio::test]
-async fn ten_deliveries_for_a_new_item_at_once_make_one_session_that_hears_them_in_order() {
-    let mut world = World::new(DEMO);
-    world.start().await;
-    let labeled = payload::labeled("o/r", 1, "alice");
-    assert_eq!(world.post("n-0", "issues", &labeled).await, 202);
-    let bodies: Vec<_> =
-        (1..10).map(|n| payload::comment("o/r", 1, "alice", &format!("word-{n}."))).collect();
-    for (n, body) in bodies.iter().enumerate() {
-        assert_eq!(world.post(&format!("n-{}", n + 1), "issue_comment", body).await, 202);
-    }
-    for n in 0..10 {
-        world.reaches(&format!("n-{n}"), "delivered").await;
-    }
-    assert_eq!(world.sessions(), ["loop/o+r+1"]);
-    let taken = world.taken(SLUG);
-    assert!(taken[0].contains("start of work"));
-    let order: Vec<_> = (1..10)
-        .map(|n| taken.iter().position(|text| text.contains(&format!("word-{n}."))))
-        .collect();
-    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{taken:#?}");
 }
 
 #[tokio::test]

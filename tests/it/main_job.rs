@@ -67,9 +67,9 @@ async fn fifty_comments_for_five_live_sessions_arrive_once_each_in_order_and_now
         }
     }
     for item in 1..=5 {
-        let taken = world.taken(&format!("o+r+{item}"));
-        assert_eq!(taken.len(), 11, "session {item} took something twice or lost something");
-        for (n, prompt) in taken[1..].iter().enumerate() {
+        let told = world.told(&format!("o+r+{item}"));
+        assert_eq!(told.len(), 11, "session {item} took something twice or lost something");
+        for (n, prompt) in told[1..].iter().enumerate() {
             assert!(prompt.contains(&format!("comment-{item}-{n}.")), "session {item}: {prompt}");
         }
     }
@@ -145,10 +145,10 @@ async fn a_restart_keeps_the_sessions_and_delivers_what_waited_once() {
     for n in 0..8 {
         world.reaches(&format!("w-{n}"), "delivered").await;
     }
-    let taken = world.taken("o+r+1");
-    assert_eq!(taken.len(), 9, "{taken:#?}");
+    let told = world.told("o+r+1");
+    assert_eq!(told.len(), 9, "{told:#?}");
     for n in 0..8 {
-        assert!(taken[n + 1].contains(&format!("word-{n}.")));
+        assert!(told[n + 1].contains(&format!("word-{n}.")));
     }
     // A repeat is known across the restart.
     let comment = payload::comment("o/r", 1, "alice", "word-0.");

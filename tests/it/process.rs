@@ -110,8 +110,6 @@ async fn each_event_is_a_turn_of_one_conversation_and_says_what_it_cost() {
     assert_eq!(detail, "1.2 s, $0.0125");
     for n in 0..3 {
         comment(&world, &format!("c-{n}"), &format!("comment {n}.")).await;
-    }
-    for n in 0..3 {
         world.reaches(&format!("c-{n}"), "delivered").await;
     }
     let prompts = prompts(&world);
@@ -213,7 +211,7 @@ pub async fn put_into_the_queue(world: &World, id: &str, text: &str) -> String {
     let marker = the_loop::base::ids::Marker::new([7; 16]);
     let prompt = format!("[the-loop event {marker}]\n{text}\nend");
     let inbox = Inbox::open(&world.state_dir().join("inbox.db"), Clock::System).unwrap();
-    let message = LocalMessage { item: item.clone(), text: Some("long".to_owned()) };
+    let message = LocalMessage { item: item.clone(), text: Some("long".to_owned()), now: false };
     let id: the_loop::base::ids::DeliveryId = id.parse().unwrap();
     inbox.accept(message.into_delivery(id.clone())).await.unwrap();
     let route = Route {
@@ -224,6 +222,7 @@ pub async fn put_into_the_queue(world: &World, id: &str, text: &str) -> String {
         start: false,
         url: None,
         action: RouteAction::Deliver,
+        now: false,
     };
     let (state, reason) = (State::Queued, Reason::SentByHand);
     let step = Step { delivery: id, state, reason, detail: None, route: Some(route) };

@@ -24,9 +24,9 @@ const SECRET: &[u8] = b"It's a Secret to Everybody";
 const BODY: &str = r#"{"action":"opened","emoji":"\ud83d\ude00 é"}"#;
 const SOON: Duration = Duration::from_secs(20);
 
-struct Server {
+pub struct Server {
     dir: TempDir,
-    inbox: Inbox,
+    pub inbox: Inbox,
     arrived: Arc<Notify>,
     address: SocketAddr,
     stop: CancellationToken,
@@ -34,7 +34,7 @@ struct Server {
 }
 
 impl Server {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), Duration::from_secs(30)).await
     }
 
@@ -55,14 +55,14 @@ impl Server {
         Self { dir, inbox, arrived, address, stop, task }
     }
 
-    async fn stop(self) -> TempDir {
+    pub async fn stop(self) -> TempDir {
         self.stop.cancel();
         timeout(SOON, self.task).await.unwrap().unwrap();
         self.inbox.close();
         self.dir
     }
 
-    async fn connect(&self) -> TcpStream {
+    pub async fn connect(&self) -> TcpStream {
         timeout(SOON, TcpStream::connect(self.address)).await.unwrap().unwrap()
     }
 
@@ -79,7 +79,7 @@ impl Server {
     }
 }
 
-async fn answer(stream: &mut TcpStream) -> String {
+pub async fn answer(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let _ = timeout(SOON, stream.read_to_end(&mut text)).await.expect("an answer in time");
     String::from_utf8_lossy(&text).into_owned()
@@ -94,7 +94,7 @@ fn status(answer: &str) -> u16 {
         .expect("a status line")
 }
 
-fn sign(body: &[u8]) -> String {
+pub fn sign(body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET).unwrap();
     mac.update(body);
     format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
@@ -102,15 +102,15 @@ fn sign(body: &[u8]) -> String {
 
 /// A delivery as GitHub sends it, and what a test changes about it.
 #[derive(Clone)]
-struct Request {
+pub struct Request {
     method: &'static str,
     path: &'static str,
-    headers: Vec<(&'static str, Vec<u8>)>,
-    body: Vec<u8>,
+    pub headers: Vec<(&'static str, Vec<u8>)>,
+    pub body: Vec<u8>,
 }
 
 impl Request {
-    fn new(id: &str) -> Self {
+    pub fn new(id: &str) -> Self {
         Self {
             method: "POST",
             path: "/gh-webhook",
@@ -127,25 +127,25 @@ impl Request {
     }
 
     /// Another body, rightly signed.
-    fn body(mut self, body: impl AsRef<[u8]>) -> Self {
+    pub fn body(mut self, body: impl AsRef<[u8]>) -> Self {
         self.body = body.as_ref().to_vec();
         let (length, signature) = (self.body.len().to_string(), sign(&self.body));
         self.with("content-length", length).with("x-hub-signature-256", signature)
     }
 
-    fn with(mut self, name: &'static str, value: impl Into<Vec<u8>>) -> Self {
+    pub fn with(mut self, name: &'static str, value: impl Into<Vec<u8>>) -> Self {
         self = self.without(name);
         self.headers.push((name, value.into()));
         self
     }
 
-    fn twice(mut self, name: &'static str) -> Self {
+    pub fn twice(mut self, name: &'static str) -> Self {
         let header = self.headers.iter().find(|header| header.0 == name).unwrap().clone();
         self.headers.push(header);
         self
     }
 
-    fn without(mut self, name: &str) -> Self {
+    pub fn without(mut self, name: &str) -> Self {
         self.headers.retain(|header| header.0 != name);
         self
     }
@@ -158,7 +158,7 @@ impl Request {
         Self { path, ..self }
     }
 
-    fn head(&self) -> Vec<u8> {
+    pub fn head(&self) -> Vec<u8> {
         let mut bytes = format!("{} {} HTTP/1.1\r\n", self.method, self.path).into_bytes();
         for (name, value) in &self.headers {
             bytes.extend_from_slice(format!("{name}: ").as_bytes());

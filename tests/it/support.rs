@@ -229,6 +229,11 @@ impl World {
         &self.receiver.as_ref().unwrap().url
     }
 
+    /// The receiver's process.
+    pub fn pid(&self) -> u32 {
+        self.receiver.as_ref().unwrap().child.id()
+    }
+
     /// Posts a signed delivery and gives the status code.
     pub async fn post(&self, id: &str, event: &str, body: &serde_json::Value) -> u16 {
         post(self.url(), id, event, serde_json::to_vec(body).unwrap()).await
@@ -241,6 +246,12 @@ impl World {
         let prompts =
             entries.into_iter().filter(|entry| entry.raw["hook_event_name"] == "UserPromptSubmit");
         prompts.map(|entry| entry.raw["prompt"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Each event that a session's agent said it took, in order: those that waited
+    /// together came in one prompt.
+    pub fn told(&self, slug: &str) -> Vec<String> {
+        events(&self.taken(slug))
     }
 
     /// The directory that holds the inbox of this world.
@@ -274,6 +285,13 @@ impl Drop for World {
             receiver.child.wait().unwrap();
         }
     }
+}
+
+/// The events in prompts: those that waited together came in one.
+pub fn events(prompts: &[String]) -> Vec<String> {
+    const BEGIN: &str = "[the-loop event ";
+    let all = prompts.join("\n");
+    all.split(BEGIN).skip(1).map(|event| format!("{BEGIN}{event}")).collect()
 }
 
 /// The signature of a body under the tests' secret.

@@ -1,5 +1,6 @@
 //! `events --since` and `--follow`: deliveries by time, and steps as they happen.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use jiff::Timestamp;
@@ -7,9 +8,9 @@ use jiff::Timestamp;
 use super::{Wanted, push_line, stamp, unreadable};
 use crate::base::clock::Clock;
 use crate::base::failure::Failure;
-use crate::base::ids::WorkItem;
+use crate::base::ids::{DeliveryId, WorkItem};
 use crate::cli::Context;
-use crate::state::inbox::Inbox;
+use crate::state::inbox::{Inbox, InboxError, LogEnd, RecordedStep, Summary};
 
 /// How often a followed inbox is looked at.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
@@ -60,41 +61,37 @@ pub(super) fn follow(
 ) -> Result<ExitCode, Failure> {
     context.block_on(async {
         let mut reader = None;
-        let mut seen: Option<i64> = None;
-        let mut shown: std::collections::HashMap<i64, usize> = std::collections::HashMap::new();
+        let mut log: Option<Log> = None;
         loop {
             if reader.is_none() {
-                reader = Inbox::read_only(path).ok();
+                reader = match Inbox::read_only(path) {
+                    Err(InboxError::Missing { .. }) => {
+                        log.get_or_insert_default();
+                        None
+                    }
+                    opened => opened.ok(),
+                };
             }
             if let Some(reader) = &reader {
-                let first = seen.is_none();
-                let changed = reader.changed_since(seen.unwrap_or(-1)).map_err(unreadable)?;
-                for (at, id) in changed {
-                    seen = Some(seen.map_or(at, |last| last.max(at)));
-                    let Some(history) = reader.history(&id).map_err(unreadable)? else { continue };
-                    let steps = shown.entry(history.delivery.seq).or_default();
-                    let new = history.steps.get(*steps..).unwrap_or_default();
-                    *steps = history.steps.len();
-                    if first || !wanted.is_none_or(|wanted| wanted.is(&history.delivery)) {
+                let open = log.as_ref().map(Log::open).unwrap_or_default();
+                let ends = reader.log_ends(&open).map_err(unreadable)?;
+                // What was there when it began is not shown.
+                let is_first = log.is_none();
+                let mut grown = log.get_or_insert_default().advance(ends);
+                if is_first {
+                    grown.clear();
+                }
+                for (id, shown) in grown {
+                    let Some(history) = reader.history(&id).map_err(unreadable)? else {
+                        continue;
+                    };
+                    if !wanted.is_none_or(|wanted| wanted.is(&history.delivery)) {
                         continue;
                     }
-                    for step in new {
-                        let (state, reason) = (step.state, step.reason);
-                        let item = history
-                            .delivery
-                            .item
-                            .as_ref()
-                            .map_or_else(String::new, WorkItem::short);
-                        let mut line = String::new();
-                        push_line(
-                            &mut line,
-                            &format!("{}  {state:<9}  {reason:<22}  {item}", stamp(step.at)),
-                        );
-                        push_line(&mut line, &format!("  {id}"));
-                        context.printer.data(line.trim_end())?;
+                    for step in history.steps.get(shown..).unwrap_or_default() {
+                        show(context, &history.delivery, step)?;
                     }
                 }
-                seen.get_or_insert(0);
             }
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
@@ -102,4 +99,50 @@ pub(super) fn follow(
             }
         }
     })
+}
+
+/// How far the logs of deliveries were seen.
+#[derive(Debug, Default)]
+struct Log {
+    seen: BTreeMap<i64, LogEnd>,
+    /// The latest delivery that was seen.
+    latest: i64,
+}
+
+impl Log {
+    /// Those whose log may grow.
+    fn open(&self) -> Vec<i64> {
+        self.seen.values().filter(|end| end.is_under_way).map(|end| end.seq).collect()
+    }
+
+    /// Notes how far the logs have come; gives those that have grown, with how
+    /// many of their steps were seen before.
+    fn advance(&mut self, ends: Vec<LogEnd>) -> Vec<(DeliveryId, usize)> {
+        let count = |steps: i64| usize::try_from(steps).unwrap_or(0);
+        let mut grown = Vec::new();
+        for end in &ends {
+            let shown = match self.seen.get(&end.seq) {
+                Some(before) if before == end => continue,
+                Some(before) if before.steps < end.steps => count(before.steps),
+                None if end.seq > self.latest => 0,
+                // The last of very many steps was replaced, or an old delivery is
+                // routed again on request.
+                _ => count(end.steps).saturating_sub(1),
+            };
+            grown.push((end.id.clone(), shown));
+        }
+        self.latest = ends.iter().map(|end| end.seq).fold(self.latest, i64::max);
+        self.seen = ends.into_iter().map(|end| (end.seq, end)).collect();
+        grown
+    }
+}
+
+fn show(context: &Context, delivery: &Summary, step: &RecordedStep) -> Result<(), Failure> {
+    let (state, reason) = (step.state, step.reason);
+    let item = delivery.item.as_ref().map_or_else(String::new, WorkItem::short);
+    let mut text = String::new();
+    push_line(&mut text, &format!("{}  {state:<9}  {reason:<22}  {item}", stamp(step.at)));
+    push_line(&mut text, &format!("  {}", delivery.id));
+    context.printer.data(text.trim_end())?;
+    Ok(())
 }

@@ -54,6 +54,18 @@ pub(super) struct Args {
     detached: bool,
 }
 
+impl Args {
+    /// The configuration, with what the flags change of it.
+    fn load(&self, context: &Context) -> Result<Loaded, Failure> {
+        let mut loaded = context.load()?;
+        if let Some(runner) = &self.runner {
+            loaded.config.routing.runner =
+                if runner == "tmux" { RunnerKind::Tmux } else { RunnerKind::Process };
+        }
+        Ok(loaded)
+    }
+}
+
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     begin(context, args, args.detach)
@@ -64,13 +76,16 @@ pub(super) fn run_detached(context: &Context, args: &Args) -> Result<ExitCode, F
     begin(context, args, true)
 }
 
-fn begin(context: &Context, args: &Args, in_background: bool) -> Result<ExitCode, Failure> {
-    let mut loaded = context.load()?;
+/// Whether a start would find what it needs, apart from the port.
+pub(super) fn check_first(context: &Context, args: &Args) -> Result<(), Failure> {
+    let loaded = args.load(context)?;
     let read = loaded.read();
-    if let Some(runner) = &args.runner {
-        loaded.config.routing.runner =
-            if runner == "tmux" { RunnerKind::Tmux } else { RunnerKind::Process };
-    }
+    context.block_on(Box::pin(check(context, args, loaded, read))).map(drop)
+}
+
+fn begin(context: &Context, args: &Args, in_background: bool) -> Result<ExitCode, Failure> {
+    let loaded = args.load(context)?;
+    let read = loaded.read();
     if loaded.config.wants_browser() {
         context.printer.note(
             "warning: `routing.webTerminal.enabled` has no effect in this version: no terminal is\n\

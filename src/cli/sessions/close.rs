@@ -41,7 +41,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::refused(format!("somebody is attached to {short}"))
             .hint("leave the agent there first; `the-loop sessions list` shows `human`"));
     }
-    let message = LocalMessage { item: record.work_item.reference.clone(), text: None };
+    let message = LocalMessage { item: record.work_item.reference.clone(), text: None, now: false };
     context.block_on(async {
         if let Some(id) = control::send_local(&loaded.paths.control(), &message).await? {
             await_end(&loaded, &id).await?;
@@ -98,7 +98,7 @@ async fn close_here(
     if record.runner == RunnerKind::Tmux {
         end_pane(context, loaded, slug).await?;
     }
-    let registry = Registry::open(&loaded.paths.registry);
+    let registry = Registry::of(&loaded.paths);
     registry
         .update(slug, |record| record.status = SessionStatus::Closed)
         .map(drop)

@@ -69,18 +69,25 @@ fn as_table(sessions: &registry::Loaded, live: &Live, now: Timestamp) -> String 
     let rows: Vec<Vec<String>> = ordered(sessions)
         .into_iter()
         .map(|record| {
-            let title = record.work_item.title.as_deref().unwrap_or_default();
+            let slug = record.slug();
+            // What it asks matters more than what it is about.
+            let title = match live.asks(&slug) {
+                Some(asks) => format!("asks: {asks}"),
+                None => visible(record.work_item.title.as_deref().unwrap_or_default()),
+            };
+            let waiting = live.waiting(&slug).map_or(0, |waiting| waiting.count);
             vec![
                 shortened(&record.work_item.reference.short(), 32),
-                live.state(&record.slug(), record),
+                live.state(&slug, record),
+                if waiting == 0 { "-".to_owned() } else { waiting.to_string() },
                 record.harness.as_str().to_owned(),
                 record.runner.as_str().to_owned(),
                 ago(last_change(record), now),
-                visible(title),
+                title,
             ]
         })
         .collect();
-    table(&["ITEM", "STATE", "HARNESS", "RUNNER", "LAST", "TITLE"], &rows, WIDTH)
+    table(&["ITEM", "STATE", "WAIT", "HARNESS", "RUNNER", "LAST", "TITLE"], &rows, WIDTH)
 }
 
 /// A name cut in its middle: its beginning and its number tell it from others.
@@ -123,6 +130,10 @@ pub(super) fn session_json(record: &SessionRecord, live: &Live) -> Value {
         "tmuxSocket": record.tmux_socket,
         "status": record.status,
         "state": live.state(&slug, record),
+        "asks": live.asks(&slug),
+        "blocked": record.blocked,
+        "waiting": live.waiting(&slug).map_or(0, |waiting| waiting.count),
+        "clients": live.clients(&slug),
         "cwd": record.cwd,
         "workTree": record.work_tree,
         "pullRequests": record.pull_requests,

@@ -30,6 +30,10 @@ pub(super) struct Args {
     /// Read the text from a file
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+
+    /// Do not wait for the end of the agent's turn, and go before what does
+    #[arg(long)]
+    now: bool,
 }
 
 /// Runs the command.
@@ -40,7 +44,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     if text.trim().is_empty() {
         return Err(Failure::refused("there is no text to send"));
     }
-    let message = LocalMessage { item: record.work_item.reference, text: Some(text) };
+    let message =
+        LocalMessage { item: record.work_item.reference, text: Some(text), now: args.now };
     let id = context.block_on(async {
         if let Some(id) = control::send_local(&loaded.paths.control(), &message).await? {
             return Ok(id);

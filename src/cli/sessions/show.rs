@@ -4,16 +4,18 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::list::{WIDTH, session_json};
 use super::{Context, Failure, Live, ago, fit, registry, resolve};
 use crate::base::clock::Clock;
 use crate::base::ids::WorkItem;
-use crate::base::text::{visible, visible_lines};
+use crate::base::text::{count, visible, visible_lines};
 use crate::cli::json;
 use crate::core::config::RunnerKind;
 use crate::core::session::SessionRecord;
+use crate::state::inbox::Waiting;
+use crate::state::trace::{Trace, TraceStep};
 
 /// Show one session
 #[derive(Debug, clap::Args)]
@@ -21,6 +23,10 @@ use crate::core::session::SessionRecord;
 pub(super) struct Args {
     /// The session: `15`, `owner/repo#15`, a URL or the slug
     item: String,
+
+    /// Show how the events of the last hour were typed, step by step
+    #[arg(long)]
+    trace: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -32,23 +38,60 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
     let (slug, record) = resolve(&loaded, &args.item)?;
     let one = registry::Loaded {
-        records: [(slug, record.clone())].into_iter().collect(),
+        records: [(slug.clone(), record.clone())].into_iter().collect(),
         broken: Vec::new(),
     };
     let live = Live::look(context, &loaded, &one);
+    let now = Clock::System.now();
+    let trace = Trace::of(&loaded.paths, &slug)
+        .last_hour(now)
+        .map_err(|error| Failure::failed("what was typed cannot be read").because(error));
+    let trace = args.trace.then_some(trace).transpose()?;
     let text = if args.json {
         let mut value = session_json(&record, &live);
         value["schema"] = Value::from(1);
+        if let Some(trace) = trace {
+            value["trace"] = trace.iter().map(|step| json!(step)).collect();
+        }
         json::render(&value)
     } else {
-        as_text(&record, &live, Clock::System.now())
+        let mut text = as_text(&record, &live, now);
+        if let Some(trace) = &trace {
+            text.push_str(&steps(trace));
+        }
+        text
     };
     context.printer.data(text.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 
+fn waits(waiting: &Waiting, now: Timestamp) -> String {
+    let events = count(waiting.count.try_into().unwrap_or(usize::MAX), "event");
+    format!("{events}, {} for {}", waiting.reason, ago(waiting.since, now))
+}
+
+/// The steps of the last hour, each delivery's name where it is another one.
+fn steps(trace: &[TraceStep]) -> String {
+    let mut out = String::from("  typed in the last hour (UTC):\n");
+    if trace.is_empty() {
+        out.push_str("    nothing\n");
+    }
+    let mut last = None;
+    for step in trace {
+        if last != Some(&step.delivery) {
+            let _ = writeln!(out, "    {}", step.delivery);
+            last = Some(&step.delivery);
+        }
+        let at = step.at.strftime("%H:%M:%S.%3f");
+        let line = format!("    {at}  {}: {}", visible(&step.saw), visible(&step.did));
+        let _ = writeln!(out, "{}", fit(&line, WIDTH));
+    }
+    out
+}
+
 fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
     let SessionRecord { work_item, .. } = record;
+    let slug = record.slug();
     let title = work_item.title.as_deref().map(visible).unwrap_or_default();
     let head = format!("{}  {title}", work_item.reference.short());
     let mut out = fit(head.trim_end(), WIDTH);
@@ -59,7 +102,10 @@ fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
         record.pull_requests.iter().map(WorkItem::short).collect::<Vec<_>>().join(", ");
     let lines = [
         ("url", work_item.url.as_deref().map(visible)),
-        ("state", Some(live.state(&record.slug(), record))),
+        ("state", Some(live.state(&slug, record))),
+        ("asks", live.asks(&slug).map(visible)),
+        ("waiting", live.waiting(&slug).map(|waiting| waits(waiting, now))),
+        ("clients", Some(live.clients(&slug)).filter(|n| *n > 0).map(|n| n.to_string())),
         ("paused", record.paused_why.as_deref().map(visible)),
         ("harness", Some(record.harness.as_str().to_owned())),
         ("conversation", Some(record.harness_session_id.to_string())),
@@ -76,6 +122,12 @@ fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
     for (name, value) in lines {
         if let Some(value) = value {
             let _ = writeln!(out, "  {name:<13}  {value}");
+        }
+    }
+    if let Some(blocked) = &record.blocked {
+        out.push_str("  it did not say that it is ready; its screen then:\n");
+        for line in visible_lines(blocked).lines() {
+            let _ = writeln!(out, "    {line}");
         }
     }
     if let Some(failure) = &record.failure {

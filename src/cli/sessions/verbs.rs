@@ -187,7 +187,7 @@ fn change(context: &Context, loaded: &Loaded, verb: &SessionVerb) -> Result<(), 
     if is_done {
         return Ok(());
     }
-    control::apply(&Registry::open(&loaded.paths.registry), verb).map_err(|error| match error {
+    control::apply(&Registry::of(&loaded.paths), verb).map_err(|error| match error {
         VerbError::Registry { .. } => {
             Failure::failed("could not change the session").because(error)
         }

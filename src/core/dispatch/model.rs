@@ -15,6 +15,32 @@ pub struct Job {
     pub slug: Slug,
     /// What to do.
     pub task: Task,
+    /// It waits for no turn's end, and goes before what does.
+    pub now: bool,
+    /// Others that belong to it may still come: it waits a moment for them.
+    pub gathers: bool,
+    /// How long its prompt is.
+    pub bytes: usize,
+    /// Typing it had begun when an earlier receiver ended.
+    pub begun: bool,
+}
+
+impl Job {
+    /// A job without anything special about it.
+    pub fn new(delivery: DeliveryId, slug: Slug, task: Task) -> Self {
+        Self { delivery, slug, task, now: false, gathers: false, bytes: 0, begun: false }
+    }
+}
+
+/// Deliveries that are told together, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The deliveries, at least one.
+    pub deliveries: Vec<DeliveryId>,
+    /// They wait for no turn's end.
+    pub now: bool,
+    /// A person let them in: what that person typed before is no reason to wait.
+    pub released: bool,
 }
 
 /// What a job asks for.
@@ -41,6 +67,12 @@ pub enum Input {
     Closed(Slug, Result<(), String>),
     /// A pause is over.
     Woke(Slug),
+    /// The time for what belongs to a delivery to come is over.
+    Gathered(Slug, DeliveryId),
+    /// A person lets in what waits for a session.
+    Released(Slug),
+    /// A person paused a session.
+    Paused(Slug),
 }
 
 /// What came of a start.
@@ -81,6 +113,8 @@ pub enum Delivered {
     },
     /// It was called off before anything was typed.
     CalledOff,
+    /// It gave way before anything was typed.
+    GaveWay,
     /// tmux or the disk did not do what it was asked.
     Broken(String),
 }
@@ -90,8 +124,12 @@ pub enum Delivered {
 pub enum Command {
     /// Make sure that the session is live; answer with [`Input::Started`].
     Start(Slug),
-    /// Inject the delivery; answer with [`Input::Delivered`].
-    Deliver(Slug, DeliveryId),
+    /// Inject the deliveries as one text; answer with [`Input::Delivered`].
+    Deliver(Slug, Batch),
+    /// Give the deliveries back, when nothing of them was typed yet.
+    GiveWay(Slug),
+    /// Answer with [`Input::Gathered`] after this time.
+    Gather(Slug, DeliveryId, Duration),
     /// Call the running injection off if nothing was typed yet.
     CallOff(Slug),
     /// End the session; answer with [`Input::Closed`].

@@ -4,13 +4,14 @@
 //! Everything goes through the command line of the one start (`--settings`
 //! inline): no file of the user is read or written.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    DeliverProfile, HarnessAdapter, OneShotSpec, Program, Signal, Source, StartPlan, StartSpec,
-    hooks,
+    AgentStatus, DeliverProfile, HarnessAdapter, OneShotSpec, Program, Signal, Source, StartPlan,
+    StartSpec, hooks, status,
 };
 use crate::base::ids::{HarnessSessionId, Marker};
 use crate::core::config::HarnessName;
@@ -116,6 +117,19 @@ impl HarnessAdapter for Claude {
         hooks::source_of(raw)
     }
 
+    fn status_file(&self, home: &Path, pid: u32) -> Option<PathBuf> {
+        Some(status::file(home, pid))
+    }
+
+    fn status_of(
+        &self,
+        raw: &Value,
+        pid: u32,
+        conversation: &HarnessSessionId,
+    ) -> Option<AgentStatus> {
+        status::read(raw, pid, conversation)
+    }
+
     /// A user record, a prompt that was put into the queue, or one that a
     /// running turn took up. What a tool printed, what a sub-agent was asked and
     /// what the model said is no proof: our text can stand there without having
@@ -172,8 +186,6 @@ fn settings(hook_command: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn start(resume: bool, extra: &[&str]) -> StartPlan {

@@ -16,8 +16,11 @@ pub(super) fn signal_of(raw: &Value) -> Option<Signal> {
             transcript: text("transcript_path").filter(|path| !path.is_empty()).map(PathBuf::from),
         }),
         "UserPromptSubmit" => Some(Signal::Accepted { prompt: text("prompt")?.to_owned() }),
-        // The second one is a turn that ended with an error of the model's API.
-        "Stop" | "StopFailure" => Some(Signal::TurnEnded),
+        "Stop" => Some(Signal::TurnEnded),
+        "StopFailure" => {
+            let why = text("error").or(text("last_assistant_message")).unwrap_or("no reason given");
+            Some(Signal::TurnFailed { why: one_line(why) })
+        }
         "PermissionRequest" => Some(Signal::Waiting { what: request(raw) }),
         // "Nobody has typed for a minute" is a notification as well.
         "Notification" => match text("notification_type") {
@@ -91,7 +94,10 @@ mod tests {
                 Some(Signal::Accepted { prompt: "a\nb".into() }),
             ),
             (json!({"hook_event_name": "Stop"}), Some(Signal::TurnEnded)),
-            (json!({"hook_event_name": "StopFailure", "error": "x"}), Some(Signal::TurnEnded)),
+            (
+                json!({"hook_event_name": "StopFailure", "error": "x\u{1b}"}),
+                Some(Signal::TurnFailed { why: "x\\x1b".into() }),
+            ),
             (
                 json!({"hook_event_name": "PermissionRequest", "tool_name": "Bash",
                        "tool_input": {"command": "touch x\n\u{1b}[2J"}}),

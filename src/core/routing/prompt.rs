@@ -4,8 +4,10 @@
 
 use std::fmt::Write as _;
 
+mod long;
 mod template;
 
+pub use long::shortened;
 pub use template::{TemplateError, Templates};
 
 use self::template::Blocks;

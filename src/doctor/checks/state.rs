@@ -138,6 +138,35 @@ pub(super) fn state(scene: &Scene) -> Vec<Finding> {
     findings
 }
 
+pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
+    let id = "state.inbox";
+    let Some((file, look)) = &scene.project.inbox else { return Vec::new() };
+    let seen = look(file);
+    let shown = visible(&file.to_string_lossy());
+    let mut findings = Vec::new();
+    if let Some(trouble) = seen.trouble {
+        let note = "the next start of the receiver keeps the file aside and takes over what can \
+                    be read; a file that is no inbox it refuses";
+        findings.push(
+            Finding::new(id, Severity::Error, format!("{shown} cannot be read as it should be"))
+                .shown_by(visible(&trouble))
+                .remedy(Remedy::note(note)),
+        );
+    }
+    if !seen.kept.is_empty() {
+        let what = "an inbox was damaged: what could be read of it was taken over";
+        let note = "what could not is only in the file that was kept: look into it, then move it \
+                    away";
+        let mut finding = Finding::new(id, Severity::Note, what).remedy(Remedy::note(note));
+        finding.evidence = seen.kept.iter().map(|path| visible(&path.to_string_lossy())).collect();
+        findings.push(finding);
+    }
+    if findings.is_empty() {
+        findings.push(Finding::new(id, Severity::Ok, "the stored deliveries can be read"));
+    }
+    findings
+}
+
 fn modes(scene: &Scene, dir: &Path) -> Vec<Finding> {
     let id = "state.modes";
     if fs::symlink_metadata(dir).is_err() {

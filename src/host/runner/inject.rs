@@ -6,24 +6,28 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
+use crate::base::ids::HarnessSessionId;
 use crate::base::text::{cap, visible};
 use crate::core::dispatch::Delivered;
-use crate::core::harness::Harness;
+use crate::core::harness::{AgentStatus, Harness};
 use crate::core::inject::screen::{Activity, InputBox, Reading, Screen};
 use crate::core::inject::{
     Action, Agent, Injection, Input, Observation, Outcome, Pace, Pane as PaneSeen, Progress,
 };
 use crate::core::outcome::{Reason, State};
+use crate::host::status;
 use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
-use crate::state::inbox::{Inbox, QueuedDelivery, Step};
+use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::spool;
 
+use super::Brakes;
 use super::signals::{SignalLog, news};
+use super::told::Told;
+use super::tracer::Tracer;
 
 /// How many seconds after a person's key everything of ours waits. tmux tells
 /// the key's time in whole seconds.
@@ -45,6 +49,18 @@ pub(super) struct Injector<'a> {
     pub(super) news: Option<watch::Receiver<u64>>,
     pub(super) signals: &'a mut SignalLog,
     pub(super) delivery: &'a QueuedDelivery,
+    /// The same with each of those that are told in one text.
+    pub(super) told: &'a Told,
+    /// Whether it may go in while a turn runs.
+    pub(super) into_turns: bool,
+    /// Keys that a person pressed before this second do not count: that person
+    /// let it in.
+    pub(super) released_at: Option<i64>,
+    pub(super) tracer: Tracer,
+    /// The agent's process and its user's home, where its own file may say what it
+    /// does.
+    pub(super) process: Option<(u32, PathBuf)>,
+    pub(super) conversation: HarnessSessionId,
     pub(super) clock: &'a Clock,
     pub(super) spool: PathBuf,
     /// When the text was pasted, in seconds of Unix time; before that, for ever ago.
@@ -53,11 +69,8 @@ pub(super) struct Injector<'a> {
 
 impl Injector<'_> {
     /// Runs the injection to its end.
-    pub(super) async fn run(
-        mut self,
-        progress: Progress,
-        call_off: &CancellationToken,
-    ) -> Delivered {
+    pub(super) async fn run(mut self, progress: Progress, brakes: &Brakes) -> Delivered {
+        let Brakes { call_off, give_way } = brakes;
         let began = Instant::now();
         let profile = self.harness.profile();
         let pace = Pace {
@@ -66,7 +79,7 @@ impl Injector<'_> {
             max_submits: profile.submit_retries + 1,
             ack_timeout: profile.ack_timeout,
             stashes: profile.stashes,
-            into_turns: false,
+            into_turns: self.into_turns,
         };
         let mut injection = Injection::new(pace, progress);
         let mut submitted = progress == Progress::Submitted;
@@ -89,7 +102,9 @@ impl Injector<'_> {
                 Err(error) if submitted => return self.without_sight(&error).await,
                 Err(error) => return broken(&error),
             };
-            let wait = match injection.next(&seen) {
+            let action = injection.next(&seen);
+            self.tracer.note(&seen, &action);
+            let wait = match action {
                 Action::Look(wait) => {
                     let mixed = Some((Reason::HumanDraft, None));
                     if seen.input == Input::Mixed && !submitted && told != mixed {
@@ -179,10 +194,14 @@ impl Injector<'_> {
                     return Delivered::Ended(Outcome::Unproven);
                 }
             }
+            if give_way.is_cancelled() && injection.is_at_gate() {
+                return Delivered::GaveWay;
+            }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = news(&mut self.news) => {}
                 () = call_off.cancelled(), if called_off_at.is_none() => {}
+                () = give_way.cancelled(), if injection.is_at_gate() => {}
             }
         }
     }
@@ -259,10 +278,18 @@ impl Injector<'_> {
                 PaneState::Dead(_) => PaneSeen::Dead,
             },
             input: self.input(&reading, under_way, look.last_key),
-            typing: look.last_key.is_some_and(|key| now - key <= HOLD_AFTER_KEY),
+            typing: look.last_key.is_some_and(|key| {
+                now - key <= HOLD_AFTER_KEY && self.released_at.is_none_or(|at| key > at)
+            }),
             stashed: reading.stashed,
             removable: backspaces.is_some(),
             agent: match reading.activity {
+                // A question that the screen's reader does not know is one all the same.
+                Activity::Idle | Activity::Busy | Activity::Unknown
+                    if let Some(AgentStatus::Waiting(what)) = self.says() =>
+                {
+                    Agent::Asks(what)
+                }
                 Activity::Idle if self.signals.settles(self.clock.now()) => Agent::Busy,
                 Activity::Idle => Agent::Idle,
                 Activity::Busy => Agent::Busy,
@@ -274,6 +301,12 @@ impl Injector<'_> {
             elapsed,
         };
         Ok((seen, backspaces))
+    }
+
+    /// What the agent's own file says.
+    fn says(&self) -> Option<AgentStatus> {
+        let (pid, home) = self.process.as_ref()?;
+        status::read(self.harness, home, *pid, &self.conversation)
     }
 
     fn input(&self, reading: &Reading, under_way: bool, last_key: Option<i64>) -> Input {
@@ -297,26 +330,23 @@ impl Injector<'_> {
         if let Err(error) = self.signals.refresh() {
             tracing::warn!(slug = %self.delivery.slug, %error, "could not read the spool");
         }
-        self.signals.has_taken(&self.delivery.marker)
+        let markers: Vec<_> = self.told.each.iter().map(|delivery| &delivery.marker).collect();
+        self.signals.has_taken_all(&markers)
     }
 
     /// Puts a step down before it is done; without that it is not done.
     async fn put_down(&self, reason: Reason) -> Result<(), Delivered> {
         self.inbox
-            .record(vec![self.step(State::Injecting, reason, None)])
+            .record(self.told.steps(State::Injecting, reason, None))
             .await
             .map_err(|error| Delivered::Broken(chain(&error)))
     }
 
     async fn record(&self, state: State, reason: Reason, detail: Option<String>) {
-        let step = self.step(state, reason, detail);
-        if let Err(error) = self.inbox.record(vec![step]).await {
+        let steps = self.told.steps(state, reason, detail.as_deref());
+        if let Err(error) = self.inbox.record(steps).await {
             tracing::warn!(delivery = %self.delivery.id, %error, "could not record a step");
         }
-    }
-
-    fn step(&self, state: State, reason: Reason, detail: Option<String>) -> Step {
-        Step { delivery: self.delivery.id.clone(), state, reason, detail, route: None }
     }
 }
 

@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
+use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
-use crate::base::files::{self, atomic};
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
 use crate::base::random;
 use crate::core::config::{Identity, LiveConfig, RunnerKind};
@@ -26,20 +27,23 @@ use crate::doctor::tool::Tool;
 use crate::host::agents::{Agents, Form};
 use crate::host::tmux::{NewSession, PaneState, Tmux, TmuxError};
 use crate::state::drive::Drive;
-use crate::state::inbox::{Inbox, QueuedDelivery, Step};
+use crate::state::inbox::{Inbox, QueuedDelivery};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
-use crate::state::turns::{self, About, Mark, Turn, Turns};
+use crate::state::turns::{self, Mark, Turn, Turns};
 
 use super::signals::SignalLog;
+use super::told::Told;
 use super::{Gate, failure};
 
 mod group;
 mod judge;
+mod prepare;
 mod watch;
 
 pub(super) use judge::with_notice;
 use judge::{Ending, Verdict};
+use prepare::Prepared;
 pub use watch::end as end_turn;
 
 /// Everything that the runner is made of.
@@ -153,16 +157,16 @@ impl ProcessRunner {
         .map_err(|error| failed(&error))
     }
 
-    /// Runs the delivery's turn, or takes up the one that an earlier receiver
+    /// Runs the turn of these deliveries, or takes up the one that an earlier receiver
     /// began.
     pub(super) async fn deliver(
         &self,
         slug: &Slug,
-        id: &DeliveryId,
+        ids: &[DeliveryId],
         call_off: &CancellationToken,
     ) -> Delivered {
         let lock = self.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
-        let result = self.turn(slug, id, call_off).await;
+        let result = self.turn(slug, ids, call_off).await;
         drop(lock);
         match result {
             Ok(delivered) => delivered,
@@ -180,16 +184,13 @@ impl ProcessRunner {
     async fn turn(
         &self,
         slug: &Slug,
-        id: &DeliveryId,
+        ids: &[DeliveryId],
         call_off: &CancellationToken,
     ) -> Result<Delivered, String> {
-        let delivery = match self.parts.inbox.queued(id) {
-            Ok(Some(delivery)) => delivery,
-            Ok(None) => return Err(format!("the inbox has no delivery `{id}`")),
-            Err(error) => return Err(chain(&error)),
-        };
+        let told = Told::load(&self.parts.inbox, ids)?;
+        let delivery = &told.whole;
         let turns = Turns::of(&self.parts.paths, slug);
-        let mut left = turns.last_of(id).map_err(|error| error.to_string())?;
+        let mut left = turns.last_of(&delivery.id).map_err(|error| error.to_string())?;
         let mut prompt = delivery.prompt.clone();
         let mut is_second = false;
         loop {
@@ -198,7 +199,7 @@ impl ProcessRunner {
             let mut signals =
                 SignalLog::new(harness.clone(), &self.parts.paths.spool().join(slug.as_str()));
             let (turn, ending) = if let Some(turn) = left.take() {
-                match self.take_up(&delivery, turn, call_off).await? {
+                match self.take_up(delivery, turn, call_off).await? {
                     Some(ended) => ended,
                     // It never began, and nobody can begin it any more.
                     None => continue,
@@ -207,7 +208,10 @@ impl ProcessRunner {
                 if call_off.is_cancelled() {
                     return Ok(Delivered::CalledOff);
                 }
-                self.run(&delivery, &turns, &record, &prompt, call_off).await?
+                match self.run(&told, &turns, &record, &prompt, call_off).await? {
+                    Some(ended) => ended,
+                    None => return Ok(Delivered::CalledOff),
+                }
             };
             if let Err(error) = signals.refresh() {
                 tracing::warn!(%slug, %error, "could not read the spool");
@@ -215,15 +219,17 @@ impl ProcessRunner {
             match judge::judge(&harness, &turn, &ending, &mut signals, &delivery.marker) {
                 Verdict::Ended { state, reason, detail, conversation } => {
                     // A harness that chooses its ids may have told it by a signal alone.
-                    let told = || signals.conversation().cloned();
+                    let by_signal = || signals.conversation().cloned();
                     let is_ours = harness.identity() == Identity::Preassigned;
-                    let conversation = conversation.or_else(|| (!is_ours).then(told).flatten());
-                    self.note_end(slug, id, state, reason, detail.as_deref(), conversation);
+                    let conversation =
+                        conversation.or_else(|| (!is_ours).then(by_signal).flatten());
+                    Checkpoint::Acknowledge.reached();
+                    self.note_end(slug, ids, state, reason, detail.as_deref(), conversation);
                     return Ok(Delivered::Turn { state, reason, detail });
                 }
                 Verdict::NoConversation if !is_second => {
                     is_second = true;
-                    self.begin_anew(slug, &delivery).await?;
+                    self.begin_anew(slug, &told).await?;
                     prompt = with_notice(&delivery.prompt);
                 }
                 Verdict::HasConversation if !is_second => {
@@ -277,20 +283,20 @@ impl ProcessRunner {
         std::time::Duration::from_secs(seconds.into())
     }
 
-    /// Runs a new turn to its end.
+    /// Runs a new turn to its end; nothing when it was called off before it began.
     async fn run(
         &self,
-        delivery: &QueuedDelivery,
+        told: &Told,
         turns: &Turns,
         record: &SessionRecord,
         prompt: &str,
         call_off: &CancellationToken,
-    ) -> Result<(Turn, Ending), String> {
+    ) -> Result<Option<(Turn, Ending)>, String> {
         // Nobody drives beside a turn that goes on, whosever it is.
         if let Ok(Some(other)) = turns.live()
             && let Some(mark) = other.mark()
         {
-            self.await_end(&other, &mark, &delivery.slug, call_off).await;
+            self.await_end(&other, &mark, &told.whole.slug, call_off).await;
         }
         let config = self.parts.config.get();
         let ProcessRunnerParts { agents, paths, .. } = &self.parts;
@@ -301,16 +307,9 @@ impl ProcessRunner {
         }
         let form = Form::OneShot { stream: record.runner == RunnerKind::Tmux };
         let invocation = agents.invocation(&config.routing, paths, &record, form).await?;
-        let step = step(delivery, State::Injecting, Reason::TurnRunning, None);
-        self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))?;
-        let io = |error: std::io::Error| error.to_string();
-        let about = About { delivery: delivery.id.clone(), began: self.parts.clock.now() };
-        let turn = turns.begin(&about, prompt).map_err(io)?;
-        let stored = serde_json::to_vec(&invocation.stored()).map_err(|error| error.to_string())?;
-        atomic::write(&turn.launch(), &stored).map_err(io)?;
-        let stdin = fs_err::File::open(turn.prompt()).map_err(io)?.into_parts().0;
-        let stdout = Turn::open_output(&turn.stdout()).map_err(io)?;
-        let stderr = Turn::open_output(&turn.stderr()).map_err(io)?;
+        let prepared =
+            prepare::prepare(&self.parts, told, turns, &invocation, prompt, call_off).await?;
+        let Some(Prepared { turn, stdin, stdout, stderr }) = prepared else { return Ok(None) };
         let child = self
             .parts
             .program
@@ -322,12 +321,14 @@ impl ProcessRunner {
             .cwd(&record.cwd)
             .start(Stdio::from(stdin), Stdio::from(stdout), Stdio::from(stderr))
             .map_err(|error| chain(&error))?;
+        Checkpoint::Spawn.reached();
         let ending = watch::child(&turn, child, self.limit(), call_off).await;
-        Ok((turn, ending))
+        Checkpoint::Submit.reached();
+        Ok(Some((turn, ending)))
     }
 
     /// The agent lost the conversation: the next turn begins another.
-    async fn begin_anew(&self, slug: &Slug, delivery: &QueuedDelivery) -> Result<(), String> {
+    async fn begin_anew(&self, slug: &Slug, told: &Told) -> Result<(), String> {
         self.parts
             .registry
             .update(slug, |record| {
@@ -335,15 +336,15 @@ impl ProcessRunner {
                 record.conversation_started = false;
             })
             .map_err(|error| chain(&error))?;
-        let detail = Some("the agent had no conversation of this id any more".to_owned());
-        let step = step(delivery, State::Queued, Reason::FreshConversation, detail);
-        self.parts.inbox.record(vec![step]).await.map_err(|error| chain(&error))
+        let detail = Some("the agent had no conversation of this id any more");
+        let steps = told.steps(State::Queued, Reason::FreshConversation, detail);
+        self.parts.inbox.record(steps).await.map_err(|error| chain(&error))
     }
 
     fn note_end(
         &self,
         slug: &Slug,
-        id: &DeliveryId,
+        ids: &[DeliveryId],
         state: State,
         reason: Reason,
         detail: Option<&str>,
@@ -354,7 +355,9 @@ impl ProcessRunner {
         self.note(slug, |record| {
             if has_arrived {
                 record.conversation_started = true;
-                record.note_delivery(id, now);
+                for id in ids {
+                    record.note_delivery(id, now);
+                }
             }
             if let Some(conversation) = conversation {
                 record.harness_session_id = conversation;
@@ -368,9 +371,7 @@ impl ProcessRunner {
             } else {
                 Some(explained())
             };
-            if record.status != SessionStatus::Paused {
-                record.status = if failed { SessionStatus::Failed } else { SessionStatus::Active };
-            }
+            record.be(if failed { SessionStatus::Failed } else { SessionStatus::Active });
         });
     }
 
@@ -378,9 +379,7 @@ impl ProcessRunner {
     fn note_failed(&self, slug: &Slug, why: &str) {
         self.note(slug, |record| {
             record.failure = Some(why.to_owned());
-            if record.status != SessionStatus::Paused {
-                record.status = SessionStatus::Failed;
-            }
+            record.be(SessionStatus::Failed);
         });
     }
 
@@ -418,8 +417,4 @@ impl ProcessRunner {
             tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
         }
     }
-}
-
-fn step(delivery: &QueuedDelivery, state: State, reason: Reason, detail: Option<String>) -> Step {
-    Step { delivery: delivery.id.clone(), state, reason, detail, route: None }
 }

@@ -82,7 +82,9 @@ impl SignalLog {
                     }
                 }
                 Some(Signal::Waiting { what }) => self.asks = Some(what),
-                Some(Signal::TurnEnded) => (self.asks, self.turn_at) = (None, None),
+                Some(Signal::TurnEnded | Signal::TurnFailed { .. }) => {
+                    (self.asks, self.turn_at) = (None, None);
+                }
                 Some(Signal::Ended { .. }) => (self.ready_at, self.turn_at) = (None, None),
                 None => {}
             }
@@ -140,22 +142,27 @@ impl SignalLog {
     /// Whether the agent took the delivery with this marker: it told so, or its
     /// transcript holds it.
     pub fn has_taken(&mut self, marker: &Marker) -> bool {
-        if self.taken.contains(marker.as_str()) {
+        self.has_taken_all(&[marker])
+    }
+
+    /// The same for all of these. Each line of the transcript is read once.
+    pub fn has_taken_all(&mut self, markers: &[&Marker]) -> bool {
+        let missing: Vec<_> =
+            markers.iter().filter(|marker| !self.taken.contains(marker.as_str())).collect();
+        if missing.is_empty() {
             return true;
         }
         let harness = &self.harness;
-        let found = self.transcript.as_mut().is_some_and(|transcript| {
-            // An unreadable transcript is no proof either way; the hook may still tell.
-            transcript
-                .new_lines()
-                .unwrap_or_default()
-                .iter()
-                .any(|line| harness.transcript_has(line, marker))
-        });
-        if found {
-            self.taken.insert(marker.as_str().to_owned());
+        // An unreadable transcript is no proof either way; the hook may still tell.
+        let lines = self.transcript.as_mut().map(|t| t.new_lines().unwrap_or_default());
+        for line in lines.iter().flatten() {
+            for marker in &missing {
+                if harness.transcript_has(line, marker) {
+                    self.taken.insert(marker.as_str().to_owned());
+                }
+            }
         }
-        found
+        markers.iter().all(|marker| self.taken.contains(marker.as_str()))
     }
 
     /// Starts the search of the transcript over, for another marker.

@@ -1,24 +1,26 @@
 //! The tmux runner: an agent in a tmux session that anybody on this host can
 //! look at and type into.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
-use crate::base::ids::{DeliveryId, Slug};
-use crate::core::config::LiveConfig;
-use crate::core::dispatch::{Delivered, Hosting, StartFailure};
+use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
+use crate::core::config::{DeliverWhen, LiveConfig};
+use crate::core::dispatch::{Batch, Delivered, Hosting, StartFailure};
 use crate::core::harness::Harness;
 use crate::core::inject::{Outcome, Progress};
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
 use crate::host::agents::Agents;
+use crate::host::notify::Notifier;
 use crate::host::pane_log;
 use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery};
@@ -29,7 +31,9 @@ use crate::state::spool;
 use super::inject::Injector;
 use super::process::with_notice;
 use super::signals::SignalLog;
-use super::{Gate, failure};
+use super::told::Told;
+use super::tracer::Tracer;
+use super::{Brakes, Gate, failure};
 
 mod spawn;
 
@@ -52,10 +56,18 @@ pub struct TmuxRunnerParts {
     pub inbox: Inbox,
     /// Tells when an agent has said something.
     pub watcher: spool::Watcher,
+    /// The home of the agents' user.
+    pub home: Option<PathBuf>,
     /// Lets sessions start their agents.
     pub gate: Arc<Gate>,
     /// The time.
     pub clock: Clock,
+    /// Tells people that an agent waits for them.
+    pub notifier: Notifier,
+    /// What goes on beside, until `stop`.
+    pub tasks: TaskTracker,
+    /// The receiver ends.
+    pub stop: CancellationToken,
 }
 
 /// The tmux runner.
@@ -63,6 +75,7 @@ pub struct TmuxRunnerParts {
 pub struct TmuxRunner {
     parts: TmuxRunnerParts,
     live: Mutex<HashMap<Slug, Live>>,
+    attended: Mutex<HashSet<Slug>>,
 }
 
 /// A session that was found or started by this process.
@@ -73,12 +86,31 @@ struct Live {
     signals: Arc<tokio::sync::Mutex<SignalLog>>,
     /// Started by this process: what an earlier agent had been typed is gone.
     is_new: bool,
+    /// It did not say that it is ready: what its screen showed instead.
+    unready: Option<String>,
+    /// The process that it is, once that was looked up.
+    process: Arc<tokio::sync::OnceCell<Option<(u32, PathBuf)>>>,
+    /// The conversation that it was started with.
+    conversation: HarnessSessionId,
 }
 
 impl TmuxRunner {
     /// A runner made of its parts.
     pub fn new(parts: TmuxRunnerParts) -> Self {
-        Self { parts, live: Mutex::new(HashMap::new()) }
+        Self { parts, live: Mutex::default(), attended: Mutex::default() }
+    }
+
+    pub(super) fn parts(&self) -> &TmuxRunnerParts {
+        &self.parts
+    }
+
+    /// `false` when the session is attended to already.
+    pub(super) fn begin_to_attend(&self, slug: &Slug) -> bool {
+        self.attended.lock().unwrap_or_else(PoisonError::into_inner).insert(slug.clone())
+    }
+
+    pub(super) fn end_to_attend(&self, slug: &Slug) {
+        self.attended.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
     }
 
     /// Makes sure that the session is live.
@@ -138,7 +170,10 @@ impl TmuxRunner {
         if live.get(slug).is_some_and(|known| known.pane.is_the_same_as(&pane)) {
             return Ok(());
         }
-        live.insert(slug.clone(), self.live_session(slug, harness, pane, false));
+        live.insert(
+            slug.clone(),
+            self.live_session(slug, (harness, &record.harness_session_id), pane, false),
+        );
         Ok(())
     }
 
@@ -147,9 +182,23 @@ impl TmuxRunner {
         found.map_err(|error| failure(Reason::StartFailed, error, false))
     }
 
-    fn live_session(&self, slug: &Slug, harness: Harness, pane: Pane, is_new: bool) -> Live {
+    fn live_session(
+        &self,
+        slug: &Slug,
+        (harness, conversation): (Harness, &HarnessSessionId),
+        pane: Pane,
+        is_new: bool,
+    ) -> Live {
         let signals = SignalLog::new(harness.clone(), &self.spool_dir(slug));
-        Live { pane, harness, signals: Arc::new(tokio::sync::Mutex::new(signals)), is_new }
+        Live {
+            pane,
+            harness,
+            signals: Arc::new(tokio::sync::Mutex::new(signals)),
+            is_new,
+            unready: None,
+            process: Arc::default(),
+            conversation: conversation.clone(),
+        }
     }
 
     fn spool_dir(&self, slug: &Slug) -> PathBuf {
@@ -164,31 +213,39 @@ impl TmuxRunner {
             .ok()
     }
 
-    /// Types a delivery into a live session.
-    pub(super) async fn deliver(
-        &self,
-        slug: &Slug,
-        id: &DeliveryId,
-        call_off: &CancellationToken,
-    ) -> Delivered {
-        let mut delivery = match self.parts.inbox.queued(id) {
-            Ok(Some(delivery)) => delivery,
-            Ok(None) => return Delivered::Broken(format!("the inbox has no delivery `{id}`")),
-            Err(error) => return Delivered::Broken(chain(&error)),
+    /// Types deliveries, as one text, into a live session.
+    pub(super) async fn deliver(&self, slug: &Slug, batch: &Batch, brakes: &Brakes) -> Delivered {
+        let tmux_config = self.parts.config.get().routing.tmux.clone();
+        let limit = usize::try_from(tmux_config.type_max.bytes()).unwrap_or(usize::MAX);
+        let told = Told::load(&self.parts.inbox, &batch.deliveries).and_then(|told| {
+            told.in_at_most(limit, &self.parts.paths).map_err(|error| error.to_string())
+        });
+        let mut told = match told {
+            Ok(told) => told,
+            Err(why) => return Delivered::Broken(why),
         };
+        if self.has_lost(slug) {
+            // The agent must know that it remembers nothing.
+            told.whole.prompt = with_notice(&told.whole.prompt);
+            if told.whole.state != State::Injecting {
+                self.tell_fresh(&told).await;
+            }
+        }
+        let delivery = &told.whole;
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).get(slug).cloned();
         let Some(live) = live else {
             return Delivered::Broken(format!("the session `{slug}` is not live"));
         };
-        let mut signals = live.signals.lock().await;
-        let progress = progress(&delivery, &live);
-        if self.has_lost(slug) {
-            // The agent must know that it remembers nothing.
-            delivery.prompt = with_notice(&delivery.prompt);
-            if delivery.state != State::Injecting {
-                self.tell_fresh(id).await;
+        if let Some(screen) = &live.unready {
+            let steps = told.steps(State::Queued, Reason::NotReady, Some(screen));
+            if let Err(error) = self.parts.inbox.record(steps).await {
+                tracing::warn!(%slug, error = %chain(&error), "could not record a step");
             }
         }
+        let mut signals = live.signals.lock().await;
+        let conversation = signals.conversation().unwrap_or(&live.conversation).clone();
+        let process = live.process.get_or_init(|| self.process_in(&live)).await.clone();
+        let progress = progress(delivery, &live);
         let result = Injector {
             tmux: &self.parts.tmux,
             pane: &live.pane,
@@ -196,15 +253,23 @@ impl TmuxRunner {
             inbox: &self.parts.inbox,
             news: self.news(slug),
             signals: &mut signals,
-            delivery: &delivery,
+            delivery,
+            told: &told,
+            into_turns: batch.now || tmux_config.deliver_when == DeliverWhen::Now,
+            released_at: batch.released.then(|| self.parts.clock.now().as_second()),
+            process,
+            conversation,
+            tracer: Tracer::new(&self.parts.paths, slug, &self.parts.clock, &delivery.id),
             clock: &self.parts.clock,
             spool: self.spool_dir(slug),
             pasted_at: 0,
         }
-        .run(progress, call_off)
+        .run(progress, brakes)
         .await;
         match &result {
-            Delivered::Ended(Outcome::Accepted) => self.note_accepted(slug, id, &signals),
+            Delivered::Ended(Outcome::Accepted) => {
+                self.note_accepted(slug, &batch.deliveries, &signals);
+            }
             Delivered::Ended(Outcome::Gone) => {
                 let said = self.last_words(&live.pane).await;
                 self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
@@ -216,24 +281,33 @@ impl TmuxRunner {
         result
     }
 
+    /// The process that the pane became, and the home that it looks into.
+    async fn process_in(&self, live: &Live) -> Option<(u32, PathBuf)> {
+        let home = self.parts.home.clone()?;
+        live.harness.status_file(&home, 0)?;
+        let pids = self.parts.tmux.pids().await.ok()?;
+        Some((*pids.get(&live.pane.pane_id)?, home))
+    }
+
     /// Until it is started again the session has failed; a pause stays.
     fn note_failed(&self, slug: &Slug, why: String) {
         self.note(slug, |record| {
             record.failure = Some(why);
-            if record.status != SessionStatus::Paused {
-                record.status = SessionStatus::Failed;
-            }
+            record.be(SessionStatus::Failed);
         });
     }
 
-    fn note_accepted(&self, slug: &Slug, id: &DeliveryId, signals: &SignalLog) {
+    fn note_accepted(&self, slug: &Slug, ids: &[DeliveryId], signals: &SignalLog) {
         let now = self.parts.clock.now();
         self.note(slug, |record| {
-            be_active(record);
+            record.be(SessionStatus::Active);
             record.failure = None;
+            record.blocked = None;
             record.conversation_started = true;
             record.conversation_lost = false;
-            record.note_delivery(id, now);
+            for id in ids {
+                record.note_delivery(id, now);
+            }
             if let Some(conversation) = signals.conversation() {
                 record.harness_session_id = conversation.clone();
             }
@@ -243,6 +317,7 @@ impl TmuxRunner {
     /// Ends the session's agent; the registry keeps what is needed to resume it.
     pub(super) async fn close(&self, slug: &Slug) -> Result<(), String> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
+        self.parts.watcher.forget(slug);
         if let Some(pane) = self.parts.tmux.find_of(slug).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
@@ -251,7 +326,10 @@ impl TmuxRunner {
         }
         self.parts
             .registry
-            .update(slug, |record| record.status = SessionStatus::Closed)
+            .update(slug, |record| {
+                record.status = SessionStatus::Closed;
+                record.blocked = None;
+            })
             .map(drop)
             .map_err(|error| chain(&error))
     }
@@ -270,17 +348,10 @@ impl TmuxRunner {
 
     /// Updates the registry where a failure to do so changes nothing that
     /// matters: it is logged.
-    fn note(&self, slug: &Slug, change: impl FnOnce(&mut SessionRecord)) {
+    pub(super) fn note(&self, slug: &Slug, change: impl FnOnce(&mut SessionRecord)) {
         if let Err(error) = self.parts.registry.update(slug, change) {
             tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
         }
-    }
-}
-
-/// The agent works; a pause that came meanwhile stays.
-fn be_active(record: &mut SessionRecord) {
-    if record.status != SessionStatus::Paused {
-        record.status = SessionStatus::Active;
     }
 }
 

@@ -8,6 +8,9 @@ use rusqlite::ErrorCode;
 
 use crate::base::ids::DeliveryId;
 
+/// What a file is that SQLite does not take for a database.
+pub(super) const NO_DATABASE: &str = "no SQLite database";
+
 /// Why the inbox could not be opened, read or written. It can be cloned,
 /// because one failed commit is the failure of everyone who waited for it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -138,7 +141,7 @@ impl InboxError {
         let code = source.sqlite_error_code();
         let source = Arc::new(source);
         match code {
-            Some(ErrorCode::NotADatabase) => Self::NotAnInbox { path, found: "no SQLite database" },
+            Some(ErrorCode::NotADatabase) => Self::NotAnInbox { path, found: NO_DATABASE },
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, source },
             Some(ErrorCode::DiskFull) => Self::Full { path, source },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {

@@ -40,6 +40,9 @@ pub struct LocalMessage {
     pub item: WorkItem,
     /// What to say; nothing closes the session.
     pub text: Option<String>,
+    /// Whether it waits for no turn's end and goes before others.
+    #[serde(default)]
+    pub now: bool,
 }
 
 impl LocalMessage {
@@ -48,7 +51,7 @@ impl LocalMessage {
 
     /// The message as a delivery of its own.
     pub fn into_delivery(self, id: DeliveryId) -> NewDelivery {
-        let body = serde_json::to_vec(&self).expect("two strings are always JSON");
+        let body = serde_json::to_vec(&self).expect("texts and a flag are always JSON");
         NewDelivery { id, event: Self::EVENT.to_owned(), body, kind: DeliveryKind::Local }
     }
 }
@@ -109,6 +112,8 @@ pub struct Route {
     pub url: Option<String>,
     /// What to do with the session.
     pub action: RouteAction,
+    /// Whether it waits for no turn's end and goes before others.
+    pub now: bool,
 }
 
 /// What a route does with its session.
@@ -210,8 +215,36 @@ pub struct QueuedDelivery {
     pub start: bool,
     /// What to do with the session.
     pub action: RouteAction,
+    /// Whether it waits for no turn's end and goes before others.
+    pub now: bool,
     /// How often typing was begun.
     pub attempts: u32,
+}
+
+/// How far the log of a delivery has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The delivery's place in the order of arrival.
+    pub seq: i64,
+    /// Its id.
+    pub id: DeliveryId,
+    /// How many steps it has.
+    pub steps: i64,
+    /// When the last one was recorded.
+    pub changed_at: i64,
+    /// Whether more will come by itself.
+    pub is_under_way: bool,
+}
+
+/// The deliveries that wait for one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many there are.
+    pub count: u64,
+    /// When the oldest of them came in.
+    pub since: Timestamp,
+    /// What the oldest of them waits for.
+    pub reason: Reason,
 }
 
 /// How many deliveries stand where. States that nobody is in are absent.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::error::InboxError;
+use super::error::{InboxError, NO_DATABASE};
 use super::salvage;
 use crate::base::files;
 
@@ -18,7 +18,8 @@ use crate::base::files;
 const APPLICATION_ID: i64 = 0x6c6f_6f70;
 
 /// What makes each format out of the one before it.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("heads.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema.sql"), include_str!("heads.sql"), include_str!("urgent.sql")];
 
 /// How long a reader or writer waits for another process that holds the lock.
 const BUSY: Duration = Duration::from_secs(5);
@@ -33,6 +34,9 @@ pub(super) fn read_write(path: &Path, now_ms: i64) -> Result<Connection, InboxEr
             salvage::salvage(path, now_ms)
         }
         Err(InboxError::Damaged { .. }) => salvage::salvage(path, now_ms),
+        Err(foreign @ InboxError::NotAnInbox { found: NO_DATABASE, .. }) => {
+            salvage::salvage_headless(path, now_ms)?.ok_or(foreign)
+        }
         opened => opened,
     }
 }

@@ -1,6 +1,7 @@
 //! Reading the inbox: what waits, what became of what, and why. Also from
 //! another process, while the daemon writes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +12,10 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::error::InboxError;
 use super::model::{
-    Counts, DeliveryHistory, DeliveryKind, QueuedDelivery, RecordedStep, RouteAction,
-    StoredDelivery, Summary,
+    Counts, DeliveryHistory, DeliveryKind, LogEnd, QueuedDelivery, RecordedStep, RouteAction,
+    StoredDelivery, Summary, Waiting,
 };
-use super::open;
+use super::{open, salvage};
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::core::event::CheckPull;
 use crate::core::outcome::{Reason, State};
@@ -24,9 +25,12 @@ const SUMMARY: &str = "SELECT d.seq, d.id, d.kind, d.event, d.received_at, d.sta
     FROM deliveries d LEFT JOIN routes r ON r.seq = d.seq";
 
 const QUEUED: &str = "SELECT d.seq, d.id, d.state, d.reason, r.item, r.slug, r.marker, r.prompt,
-        r.start, r.action, d.attempts
+        r.start, r.action, r.now, d.attempts
     FROM deliveries d JOIN routes r ON r.seq = d.seq
     WHERE d.state IN ('queued', 'injecting')";
+
+/// How many bytes of bodies are read at a time.
+const TOGETHER: i64 = 1 << 20;
 
 /// A reader of an inbox. Its calls are short and do not wait for a writer.
 #[derive(Debug)]
@@ -49,25 +53,60 @@ impl InboxReader {
         self.file == identity(&self.path)
     }
 
+    /// Looks through the content for damage.
+    pub(super) fn look_through(&self) -> Result<(), InboxError> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        salvage::look_through(&connection, &self.path)
+    }
+
     /// The inbox's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Deliveries that nobody has routed yet, in order of arrival.
+    /// Deliveries that nobody has routed yet, in order of arrival: so many, and
+    /// no more than [`TOGETHER`] bytes of them beyond the first.
     pub fn to_route(&self, limit: usize) -> Result<Vec<StoredDelivery>, InboxError> {
         self.rows(
-            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body
-             FROM deliveries d JOIN bodies b ON b.seq = d.seq
-             WHERE d.state = 'received' ORDER BY d.seq LIMIT ?1",
-            [clamp(limit)],
+            "WITH next AS (
+                 SELECT d.seq, length(b.body) AS bytes
+                 FROM deliveries d JOIN bodies b ON b.seq = d.seq
+                 WHERE d.state = 'received' ORDER BY d.seq LIMIT ?1),
+             sized AS (SELECT seq, bytes, sum(bytes) OVER (ORDER BY seq) AS total FROM next)
+             SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body
+             FROM sized s JOIN deliveries d ON d.seq = s.seq JOIN bodies b ON b.seq = s.seq
+             WHERE s.total <= ?2 OR s.total = s.bytes ORDER BY d.seq",
+            [clamp(limit), TOGETHER],
             stored,
         )
     }
 
-    /// Deliveries that are on their way to a session, in order of arrival.
-    pub fn pending(&self) -> Result<Vec<QueuedDelivery>, InboxError> {
-        self.rows(&format!("{QUEUED} ORDER BY d.seq"), [], queued)
+    /// Deliveries that are on their way to a session, in order of arrival: so many
+    /// of those behind a place in it.
+    pub fn pending(&self, after: i64, limit: usize) -> Result<Vec<QueuedDelivery>, InboxError> {
+        self.rows(
+            &format!("{QUEUED} AND d.seq > ?1 ORDER BY d.seq LIMIT ?2"),
+            [after, clamp(limit)],
+            queued,
+        )
+    }
+
+    /// What waits for each session, or is being typed into it.
+    pub fn waiting(&self) -> Result<BTreeMap<Slug, Waiting>, InboxError> {
+        // With min() SQLite takes the other columns from the row that has it.
+        let rows = self.rows(
+            "SELECT r.slug, count(*), min(d.seq), d.received_at, d.reason
+             FROM deliveries d JOIN routes r ON r.seq = d.seq
+             WHERE d.state IN ('queued', 'injecting') AND r.action = 'deliver'
+             GROUP BY r.slug",
+            [],
+            |row| {
+                let count: i64 = row.get(1)?;
+                let (since, reason) = (time(row, 3)?, reason(row, 4)?);
+                Ok((name(row, 0)?, Waiting { count: count.unsigned_abs(), since, reason }))
+            },
+        )?;
+        Ok(rows.into_iter().collect())
     }
 
     /// One delivery, when it is on its way to a session.
@@ -112,29 +151,39 @@ impl InboxReader {
         })
     }
 
-    /// Every item for which a session was ever to be started, and whether the
-    /// last thing routed to it was its end.
-    pub fn started_items(&self) -> Result<Vec<(WorkItem, bool)>, InboxError> {
+    /// Every item that anything was ever routed to, which takes a session, and
+    /// whether the last such thing was its end.
+    pub fn routed_items(&self) -> Result<Vec<(WorkItem, bool)>, InboxError> {
         self.rows(
             "SELECT item, (SELECT l.action = 'close' FROM routes l WHERE l.slug = r.slug
                            ORDER BY l.seq DESC LIMIT 1)
-             FROM routes r WHERE start = 1 GROUP BY slug",
+             FROM routes r GROUP BY slug",
             [],
             |row| Ok((name(row, 0)?, row.get(1)?)),
         )
     }
 
-    /// The latest deliveries on which something was decided at `at_ms` or later,
-    /// with when, in this order.
-    pub fn changed_since(&self, at_ms: i64) -> Result<Vec<(i64, DeliveryId)>, InboxError> {
+    /// How far the logs have come of every delivery that is under way, of the
+    /// latest, and of these others, in the order of their last change.
+    pub fn log_ends(&self, others: &[i64]) -> Result<Vec<LogEnd>, InboxError> {
+        const END: &str = "SELECT d.seq, d.id, d.changed_at,
+                (SELECT max(step) FROM steps s WHERE s.seq = d.seq),
+                d.state IN ('received', 'queued', 'injecting')
+            FROM deliveries d";
         let mut found = self.rows(
-            "SELECT changed_at, id FROM (SELECT changed_at, id, seq FROM deliveries
-                                         ORDER BY seq DESC LIMIT 1000)
-             WHERE changed_at >= ?1 ORDER BY changed_at, seq",
-            [at_ms],
-            |row| Ok((row.get(0)?, name(row, 1)?)),
+            &format!(
+                "{END} WHERE d.seq IN (
+                     SELECT seq FROM deliveries WHERE state IN ('received', 'queued', 'injecting')
+                     UNION SELECT seq FROM (SELECT seq FROM deliveries ORDER BY seq DESC LIMIT 1000))"
+            ),
+            [],
+            log_end,
         )?;
-        found.dedup();
+        let there: BTreeSet<i64> = found.iter().map(|end| end.seq).collect();
+        for seq in others.iter().filter(|seq| !there.contains(seq)) {
+            found.extend(self.row(&format!("{END} WHERE d.seq = ?1"), [seq], log_end)?);
+        }
+        found.sort_by_key(|end| (end.changed_at, end.seq));
         Ok(found)
     }
 
@@ -342,7 +391,8 @@ fn queued(row: &Row<'_>) -> rusqlite::Result<QueuedDelivery> {
         prompt: row.get(7)?,
         start: row.get(8)?,
         action: word(row, 9, RouteAction::parse)?,
-        attempts: row.get(10)?,
+        now: row.get(10)?,
+        attempts: row.get(11)?,
     })
 }
 
@@ -360,6 +410,16 @@ fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
         item: optional_name(row, 9)?,
         session: optional_name(row, 10)?,
         url: row.get(11)?,
+    })
+}
+
+fn log_end(row: &Row<'_>) -> rusqlite::Result<LogEnd> {
+    Ok(LogEnd {
+        seq: row.get(0)?,
+        id: name(row, 1)?,
+        changed_at: row.get(2)?,
+        steps: row.get::<_, Option<i64>>(3)?.unwrap_or(0),
+        is_under_way: row.get(4)?,
     })
 }
 

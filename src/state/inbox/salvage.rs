@@ -1,10 +1,11 @@
 //! A damaged inbox is moved aside, never thrown away, and what can still be
 //! read of it goes into a new one: a row that cannot be read costs that row.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Params};
 
 use super::error::InboxError;
 use super::open;
@@ -15,24 +16,31 @@ const DAMAGED: &str = ".damaged-";
 /// A file up to this size is looked through when it is opened.
 const LOOK_THROUGH: u64 = 256 << 20;
 
+/// The size of a page.
+const PAGE: usize = 4096;
+
 /// How many numbers in a row may hold nothing that can be read.
 const GAP: i64 = 20_000;
 
 /// Whether the content is damaged, as far as that is found quickly. What is
 /// found later is an error of the read that finds it.
 pub(super) fn is_damaged(connection: &Connection, path: &Path) -> bool {
+    matches!(look_through(connection, path), Err(InboxError::Damaged { .. }))
+}
+
+/// The same; the error says what was found.
+pub(super) fn look_through(connection: &Connection, path: &Path) -> Result<(), InboxError> {
     if fs_err::metadata(path).is_ok_and(|meta| meta.len() > LOOK_THROUGH) {
-        return false;
+        return Ok(());
     }
-    let check: rusqlite::Result<String> =
-        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
-    match check {
-        Ok(answer) => answer != "ok",
-        Err(rusqlite::Error::SqliteFailure(error, _)) => {
-            error.code == rusqlite::ErrorCode::DatabaseCorrupt
-        }
-        Err(_) => false,
+    let sqlite = |error| InboxError::sqlite(path, "read", error);
+    let answer: String =
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sqlite)?;
+    if answer == "ok" {
+        return Ok(());
     }
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    Err(sqlite(rusqlite::Error::SqliteFailure(code, Some(answer))))
 }
 
 /// Files that were moved aside beside this inbox.
@@ -58,6 +66,47 @@ pub(super) fn aside(path: &Path) -> Vec<PathBuf> {
 
 /// Moves the file aside and gives a new inbox with all that could be read.
 pub(super) fn salvage(path: &Path, now_ms: i64) -> Result<Connection, InboxError> {
+    take_over(path, None, now_ms)
+}
+
+/// The same for a file that SQLite does not take for a database, when it is an
+/// inbox whose first page was destroyed; else nothing, and nothing is changed.
+///
+/// The first page says where the tables begin, and every inbox has them in the
+/// same places: a copy with the first page of a new one can be read.
+pub(super) fn salvage_headless(path: &Path, now_ms: i64) -> Result<Option<Connection>, InboxError> {
+    let file = |error| InboxError::File { path: path.to_path_buf(), source: Arc::new(error) };
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let scratch = tempfile::Builder::new().prefix(".salvage-").tempdir_in(dir).map_err(file)?;
+    let new = scratch.path().join("new.db");
+    drop(open::fresh(&new)?);
+    let mut page = fs_err::read(&new).map_err(file)?;
+    page.truncate(PAGE);
+    let copy = scratch.path().join("copy.db");
+    let length = fs_err::copy(path, &copy).map_err(file)?;
+    // Bytes 28 to 31 say how many pages there are.
+    let pages = u32::try_from(length / PAGE as u64).unwrap_or(u32::MAX);
+    if let Some(size) = page.get_mut(28..32) {
+        size.copy_from_slice(&pages.to_be_bytes());
+    }
+    let mut options = fs_err::OpenOptions::new();
+    options.write(true).open(&copy).and_then(|mut copy| copy.write_all(&page)).map_err(file)?;
+    let readable = Connection::open(&copy).and_then(|connection| {
+        connection.query_row(
+            "SELECT count(*) FROM (SELECT 1 FROM deliveries
+             WHERE kind IN ('github', 'local') AND received_at > 0 LIMIT 1)",
+            [],
+            |row| row.get::<_, i64>(0),
+        )
+    });
+    if readable != Ok(1) {
+        return Ok(None);
+    }
+    take_over(path, Some(&copy), now_ms).map(Some)
+}
+
+/// Moves the file aside; what is read is `copy`, where there is one.
+fn take_over(path: &Path, copy: Option<&Path>, now_ms: i64) -> Result<Connection, InboxError> {
     let file = |error| InboxError::File { path: path.to_path_buf(), source: Arc::new(error) };
     let kept = PathBuf::from(format!("{}{DAMAGED}{now_ms}", path.display()));
     for end in ["-wal", "-shm", ""] {
@@ -69,8 +118,8 @@ pub(super) fn salvage(path: &Path, now_ms: i64) -> Result<Connection, InboxError
     let mut new = open::fresh(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sqlite = |error| InboxError::sqlite(path, "open", error);
-    let copied = match Connection::open_with_flags(&kept, flags) {
-        Ok(old) => copy(&old, &mut new).map_err(sqlite)?,
+    let copied = match Connection::open_with_flags(copy.unwrap_or(&kept), flags) {
+        Ok(old) => copy_all(&old, &mut new).map_err(sqlite)?,
         Err(_) => 0,
     };
     let (inbox, kept) = (path.display(), kept.display());
@@ -79,7 +128,7 @@ pub(super) fn salvage(path: &Path, now_ms: i64) -> Result<Connection, InboxError
     Ok(new)
 }
 
-fn copy(old: &Connection, new: &mut Connection) -> rusqlite::Result<usize> {
+fn copy_all(old: &Connection, new: &mut Connection) -> rusqlite::Result<usize> {
     let transaction = new.transaction()?;
     let (mut copied, mut seq, mut last) = (0, 0, 0);
     while seq < last + GAP {
@@ -94,6 +143,11 @@ fn copy(old: &Connection, new: &mut Connection) -> rusqlite::Result<usize> {
             let _ = copy_row(old, &transaction, table, seq);
         }
     }
+    // From both ends, up to what cannot be read. The next deliveries tell what is
+    // lost of it.
+    for order in ["ASC", "DESC"] {
+        let _ = copy_rows(old, &transaction, "heads", &format!("ORDER BY sha {order}"), []);
+    }
     // Without its body a delivery cannot be routed any more, and says so.
     transaction.execute_batch(
         "UPDATE deliveries SET state = 'failed', reason = 'inbox-damaged'
@@ -107,13 +161,23 @@ fn copy(old: &Connection, new: &mut Connection) -> rusqlite::Result<usize> {
 /// Copies what a table holds of one delivery, column by column as the old file
 /// has them: it may be of an older format.
 fn copy_row(old: &Connection, new: &Connection, table: &str, seq: i64) -> rusqlite::Result<usize> {
-    let mut select = old.prepare_cached(&format!("SELECT * FROM {table} WHERE seq = ?1"))?;
+    copy_rows(old, new, table, "WHERE seq = ?1", [seq])
+}
+
+fn copy_rows(
+    old: &Connection,
+    new: &Connection,
+    table: &str,
+    which: &str,
+    params: impl Params,
+) -> rusqlite::Result<usize> {
+    let mut select = old.prepare_cached(&format!("SELECT * FROM {table} {which}"))?;
     let columns: Vec<String> = select.column_names().map(str::to_owned).collect();
     let names = columns.join(", ");
     let marks = vec!["?"; columns.len()].join(", ");
     let mut insert =
         new.prepare_cached(&format!("INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"))?;
-    let mut rows = select.query([seq])?;
+    let mut rows = select.query(params)?;
     let mut copied = 0;
     while let Some(row) = rows.next()? {
         let values = (0..columns.len())

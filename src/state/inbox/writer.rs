@@ -325,8 +325,8 @@ fn record(
         if let Some(route) = &step.route {
             connection
                 .prepare_cached(
-                    "INSERT OR REPLACE INTO routes (seq, item, slug, marker, prompt, start, action)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                    "INSERT OR REPLACE INTO routes (seq, item, slug, marker, prompt, start, action, now)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 )?
                 .execute(params![
                     seq,
@@ -336,6 +336,7 @@ fn record(
                     route.prompt,
                     route.start,
                     route.action.as_str(),
+                    route.now,
                 ])?;
             if let Some(url) = &route.url {
                 connection

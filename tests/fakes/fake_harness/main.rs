@@ -216,7 +216,9 @@ impl Fake {
 
     /// Waits for one thing and does it. Gives whether that was the end.
     fn step(&mut self, keys: &mpsc::Receiver<Vec<u8>>) -> bool {
-        let next = [self.turn_ends, self.dialog_opens].into_iter().flatten().min();
+        // Below a dialog a turn does not end.
+        let turn_ends = self.turn_ends.filter(|_| self.focus != Focus::Dialog);
+        let next = [turn_ends, self.dialog_opens].into_iter().flatten().min();
         let wait =
             next.map_or(Duration::from_hours(1), |at| at.saturating_duration_since(Instant::now()));
         match keys.recv_timeout(wait) {

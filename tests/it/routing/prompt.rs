@@ -309,3 +309,18 @@ fn a_template_that_cannot_be_used_is_refused_with_its_file() {
     // Nothing that acts on a terminal comes from a template either.
     assert!(!templated("\u{1b}[31m{{ event }}", "", false).contains('\u{1b}'));
 }
+
+#[path = "../../../fuzz/check.rs"]
+mod fuzz;
+
+/// `scripts/fuzz` looks for more of these.
+#[test]
+fn every_input_of_the_fuzz_corpus_keeps_the_rules() {
+    let root: PathBuf = [env!("CARGO_MANIFEST_DIR"), "fuzz/corpus/delivery"].iter().collect();
+    let mut inputs = 0;
+    for entry in std::fs::read_dir(root).unwrap() {
+        fuzz::check(&std::fs::read(entry.unwrap().path()).unwrap());
+        inputs += 1;
+    }
+    assert!(inputs > 40, "the corpus was not found");
+}

@@ -9,25 +9,30 @@ use jiff::Timestamp;
 use crate::base::checkpoint::Checkpoint;
 use crate::base::failure::chain;
 use crate::base::files::atomic;
-use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
+use crate::base::ids::{HarnessSessionId, Slug};
 use crate::base::random;
-use crate::base::text::visible;
+use crate::base::text::{cap, visible};
 use crate::core::config::RunnerKind;
 use crate::core::dispatch::StartFailure;
 use crate::core::harness::Harness;
-use crate::core::inject::screen::Screen;
+use crate::core::inject::screen::{Activity, Reading, Screen};
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::host::agents::Form;
 use crate::host::tmux::{Look, NewSession, Pane, PaneState, TmuxError};
-use crate::state::inbox::Step;
 
 use super::super::failure;
 use super::super::signals::news;
-use super::{Live, TmuxRunner, be_active, tmux_failure};
+use super::super::told::Told;
+use super::{Live, TmuxRunner, tmux_failure};
 
 /// How often a starting agent is looked at while no signal comes.
 const LOOK_STARTING: Duration = Duration::from_millis(100);
+/// How long a starting agent shows a question until it counts as one that only
+/// a person answers.
+const ASKS_FOR: Duration = Duration::from_secs(2);
+/// How many lines of a screen are kept as evidence.
+const SCREEN_LINES: usize = 40;
 /// How many of an agent's last lines are kept when it failed.
 const LAST_LINES: usize = 15;
 
@@ -90,8 +95,9 @@ impl TmuxRunner {
         let began = self.parts.clock.now();
         let size = self.parts.config.get().routing.tmux.size;
         self.update(slug, |record| {
-            record.status = SessionStatus::Starting;
+            record.be(SessionStatus::Starting);
             record.failure = None;
+            record.blocked = None;
             record.runner = RunnerKind::Tmux;
             record.tmux_target = Some(slug.tmux_name());
         })
@@ -114,8 +120,14 @@ impl TmuxRunner {
             .await
             .map_err(|error| NotReady::Failed(tmux_failure(&error)))?;
         Checkpoint::Spawn.reached();
-        let live = self.live_session(slug, harness.clone(), pane, true);
-        self.wait_until_ready(slug, &live, began).await?;
+        let of = (harness.clone(), &record.harness_session_id);
+        let mut live = self.live_session(slug, of, pane, true);
+        live.unready = self.wait_until_ready(slug, &live, began).await?;
+        if let Some(screen) = live.unready.clone() {
+            tracing::warn!(%slug, "the agent did not say that it is ready");
+            self.note(slug, |record| record.blocked = Some(screen));
+            self.tell(slug, "first run: it did not say that it is ready");
+        }
         self.live
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -160,44 +172,53 @@ impl TmuxRunner {
     }
 
     /// Waits for the agent's own word that it is ready; of one that says nothing
-    /// before its first prompt, for an empty input box. One that is alive and
-    /// silent past the time-out is left to the gate of the injection, which
-    /// types only into an empty input box and says what it sees instead.
+    /// before its first prompt, for an empty input box. Gives its screen when that
+    /// does not come, because it asks a first-run question or the time is over.
+    /// Then it is left to the gate of the injection, which types only into an
+    /// empty input box.
     async fn wait_until_ready(
         &self,
         slug: &Slug,
         live: &Live,
         began: Timestamp,
-    ) -> Result<(), NotReady> {
+    ) -> Result<Option<String>, NotReady> {
         let seconds = self.parts.config.get().routing.tmux.ready_timeout_seconds;
         let limit = Duration::from_secs(seconds.into());
         let deadline = tokio::time::Instant::now() + limit;
         let mut signals = live.signals.lock().await;
         let mut told = self.news(slug);
+        let mut asks_since = None;
         loop {
             if let Err(error) = signals.refresh() {
                 tracing::warn!(%slug, %error, "could not read the spool");
             }
-            if signals.is_ready_since(began) {
-                self.note(slug, be_active);
-                return Ok(());
-            }
-            let state = match self.parts.tmux.look(&live.pane).await {
-                Ok(look) if shows_ready(&live.harness, &look) => {
-                    self.note(slug, be_active);
-                    return Ok(());
-                }
-                Ok(look) => look.state,
-                Err(TmuxError::Absent { .. }) => PaneState::Dead("its session".to_owned()),
+            let look = match self.parts.tmux.look(&live.pane).await {
+                Ok(look) => Ok(look),
+                Err(TmuxError::Absent { .. }) => Err("its session".to_owned()),
                 Err(error) => return Err(NotReady::Failed(tmux_failure(&error))),
             };
-            if let PaneState::Dead(how) = state {
+            let reading = look.as_ref().ok().map(|look| read(&live.harness, look));
+            let shows_ready = live.harness.profile().ready_by_screen
+                && reading.as_ref().is_some_and(Reading::is_ready);
+            if signals.is_ready_since(began) || shows_ready {
+                self.note(slug, |record| record.be(SessionStatus::Active));
+                return Ok(None);
+            }
+            let dead = match &look {
+                Ok(Look { state: PaneState::Dead(how), .. }) | Err(how) => Some(how.clone()),
+                Ok(_) => None,
+            };
+            if let Some(how) = dead {
                 let said = self.last_words(&live.pane).await;
                 return Err(NotReady::Ended { how, said });
             }
-            if tokio::time::Instant::now() >= deadline {
-                tracing::warn!(%slug, "the agent did not say that it is ready");
-                return Ok(());
+            let now = tokio::time::Instant::now();
+            let asks =
+                reading.is_some_and(|reading| matches!(reading.activity, Activity::Dialog { .. }));
+            asks_since = asks.then(|| asks_since.unwrap_or(now));
+            let is_asked = asks_since.is_some_and(|since| now - since >= ASKS_FOR);
+            if is_asked || now >= deadline {
+                return Ok(Some(self.screen_text(&live.pane).await));
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_STARTING) => {}
@@ -218,17 +239,24 @@ impl TmuxRunner {
         record.is_ok_and(|record| record.is_some_and(|record| record.conversation_lost))
     }
 
-    /// Says of a delivery that it goes to a fresh conversation.
-    pub(super) async fn tell_fresh(&self, id: &DeliveryId) {
-        let step = Step {
-            delivery: id.clone(),
-            state: State::Queued,
-            reason: Reason::FreshConversation,
-            detail: Some("the agent had no conversation of this id any more".to_owned()),
-            route: None,
-        };
-        if let Err(error) = self.parts.inbox.record(vec![step]).await {
-            tracing::warn!(delivery = %id, error = %chain(&error), "could not record a step");
+    /// Says of deliveries that they go to a fresh conversation.
+    pub(super) async fn tell_fresh(&self, told: &Told) {
+        let why = "the agent had no conversation of this id any more";
+        let steps = told.steps(State::Queued, Reason::FreshConversation, Some(why));
+        if let Err(error) = self.parts.inbox.record(steps).await {
+            let error = chain(&error);
+            tracing::warn!(delivery = %told.whole.id, error, "could not record a step");
+        }
+    }
+
+    /// What a pane shows, for people.
+    async fn screen_text(&self, pane: &Pane) -> String {
+        match self.parts.tmux.last_lines(pane, SCREEN_LINES).await {
+            Ok(lines) => {
+                let lines = lines.iter().map(|line| visible(line)).filter(|line| !line.is_empty());
+                cap(&lines.collect::<Vec<_>>().join("\n"), 2000)
+            }
+            Err(error) => chain(&error),
         }
     }
 }
@@ -237,15 +265,11 @@ fn not_started(error: String) -> NotReady {
     NotReady::Failed(failure(Reason::StartFailed, error, false))
 }
 
-fn shows_ready(harness: &Harness, look: &Look) -> bool {
-    look.state == PaneState::Live
-        && harness.profile().ready_by_screen
-        && harness
-            .read_screen(&Screen {
-                text: &look.screen,
-                cursor: look.cursor,
-                columns: look.columns,
-                title: &look.title,
-            })
-            .is_ready()
+fn read(harness: &Harness, look: &Look) -> Reading {
+    harness.read_screen(&Screen {
+        text: &look.screen,
+        cursor: look.cursor,
+        columns: look.columns,
+        title: &look.title,
+    })
 }

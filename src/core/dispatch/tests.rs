@@ -1,0 +1,379 @@
+//! What the dispatcher decides, by example and under any interleaving.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::base::ids::DeliveryId;
+
+fn slug(number: u64) -> Slug {
+    format!("o+r+{number}").parse().unwrap()
+}
+
+fn id(text: &str) -> DeliveryId {
+    text.parse().unwrap()
+}
+
+fn deliver(text: &str, number: u64) -> Input {
+    Input::Enqueued(Job::new(id(text), slug(number), Task::Deliver))
+}
+
+fn close(text: &str, number: u64) -> Input {
+    Input::Enqueued(Job::new(id(text), slug(number), Task::Close))
+}
+
+fn urgent(text: &str, number: u64) -> Input {
+    let job = Job::new(id(text), slug(number), Task::Deliver);
+    Input::Enqueued(Job { now: true, ..job })
+}
+
+fn delivers(number: u64, texts: &[&str]) -> Command {
+    let deliveries = texts.iter().map(|text| id(text)).collect();
+    Command::Deliver(slug(number), Batch { deliveries, now: false, released: false })
+}
+
+fn live(number: u64) -> Input {
+    Input::Started(slug(number), Ok(Hosting::Live))
+}
+
+fn accepted(number: u64) -> Input {
+    Input::Delivered(slug(number), Delivered::Ended(Outcome::Accepted))
+}
+
+fn state_of(commands: &[Command], text: &str) -> Option<(State, Reason)> {
+    commands.iter().rev().find_map(|command| match command {
+        Command::Record { delivery, state, reason, .. } if *delivery == id(text) => {
+            Some((*state, *reason))
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn one_session_takes_its_deliveries_one_after_the_other() {
+    let mut dispatcher = Dispatcher::new(4);
+    assert_eq!(dispatcher.handle(deliver("a", 1)), [Command::Start(slug(1))]);
+    let started = dispatcher.handle(live(1));
+    assert_eq!(started, [delivers(1, &["a"])]);
+    let second = dispatcher.handle(deliver("b", 1));
+    assert_eq!(state_of(&second, "b"), Some((State::Queued, Reason::Waiting)));
+    let next = dispatcher.handle(accepted(1));
+    assert_eq!(state_of(&next, "a"), Some((State::Delivered, Reason::Accepted)));
+    assert!(next.contains(&Command::Start(slug(1))));
+}
+
+#[test]
+fn a_session_is_revived_without_an_event_and_an_event_meanwhile_waits() {
+    let mut dispatcher = Dispatcher::new(1);
+    assert_eq!(dispatcher.handle(Input::Revive(slug(1))), [Command::Start(slug(1))]);
+    assert_eq!(dispatcher.handle(Input::Revive(slug(1))), []);
+    assert_eq!(dispatcher.handle(Input::Revive(slug(2))), []);
+    let waits = dispatcher.handle(deliver("a", 1));
+    assert_eq!(state_of(&waits, "a"), Some((State::Queued, Reason::Waiting)));
+    let started = dispatcher.handle(live(1));
+    assert!(started.contains(&delivers(1, &["a"])), "{started:?}");
+    assert!(started.contains(&Command::Start(slug(2))), "{started:?}");
+    let failed =
+        StartFailure { reason: Reason::HarnessExited, detail: String::new(), transient: true };
+    // Nobody waits for it, so it is not tried again.
+    assert_eq!(dispatcher.handle(Input::Started(slug(2), Err(failed))), []);
+    dispatcher.handle(accepted(1));
+    assert_eq!(dispatcher.waiting().count(), 0);
+}
+
+#[test]
+fn sessions_do_not_wait_for_each_other_but_starts_are_capped() {
+    let mut dispatcher = Dispatcher::new(2);
+    assert_eq!(dispatcher.handle(deliver("a", 1)), [Command::Start(slug(1))]);
+    assert_eq!(dispatcher.handle(deliver("b", 2)), [Command::Start(slug(2))]);
+    let third = dispatcher.handle(deliver("c", 3));
+    assert_eq!(state_of(&third, "c"), Some((State::Queued, Reason::WaitingForStart)));
+    let commands = dispatcher.handle(Input::Started(slug(2), Ok(Hosting::Live)));
+    assert!(commands.contains(&Command::Start(slug(3))));
+}
+
+#[test]
+fn a_headless_turn_takes_up_a_start_until_its_end() {
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("a", 1));
+    dispatcher.handle(deliver("b", 2));
+    let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
+    assert_eq!(commands, [delivers(1, &["a"])]);
+    let turn = Delivered::Turn {
+        state: State::Delivered,
+        reason: Reason::Accepted,
+        detail: Some("2 s".to_owned()),
+    };
+    let commands = dispatcher.handle(Input::Delivered(slug(1), turn));
+    assert_eq!(state_of(&commands, "a"), Some((State::Delivered, Reason::Accepted)));
+    assert!(commands.contains(&Command::Start(slug(2))));
+}
+
+#[test]
+fn a_held_session_takes_up_no_start_and_keeps_its_order() {
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("a", 1));
+    dispatcher.handle(deliver("b", 1));
+    dispatcher.handle(deliver("c", 2));
+    let held = Input::Started(slug(1), Ok(Hosting::Held(Reason::SessionPaused)));
+    let commands = dispatcher.handle(held);
+    assert_eq!(state_of(&commands, "a"), Some((State::Queued, Reason::SessionPaused)));
+    assert!(commands.contains(&Command::AwaitRelease(slug(1))));
+    assert!(commands.contains(&Command::Start(slug(2))));
+    dispatcher.handle(Input::Started(slug(2), Ok(Hosting::Live)));
+    let commands = dispatcher.handle(Input::Woke(slug(1)));
+    assert!(commands.contains(&Command::Start(slug(1))));
+    let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
+    assert_eq!(commands, [delivers(1, &["a", "b"])]);
+}
+
+#[test]
+fn closing_a_held_session_does_not_wait_for_its_release() {
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("a", 1));
+    dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Held(Reason::Attached))));
+    let commands = dispatcher.handle(close("b", 1));
+    assert_eq!(state_of(&commands, "a"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
+    assert!(commands.contains(&Command::Close(slug(1))));
+}
+
+#[test]
+fn a_transient_failure_is_tried_again_and_then_reported() {
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("a", 1));
+    let failure =
+        StartFailure { reason: Reason::TmuxFailed, detail: "no server".into(), transient: true };
+    for attempt in 1..=2 {
+        let commands = dispatcher.handle(Input::Started(slug(1), Err(failure.clone())));
+        assert_eq!(state_of(&commands, "a"), Some((State::Queued, Reason::TmuxFailed)));
+        assert!(commands.contains(&Command::Pause(slug(1), FIRST_PAUSE * attempt)));
+        assert_eq!(dispatcher.handle(Input::Woke(slug(1))), [Command::Start(slug(1))]);
+    }
+    let last = dispatcher.handle(Input::Started(slug(1), Err(failure)));
+    assert_eq!(state_of(&last, "a"), Some((State::Failed, Reason::TmuxFailed)));
+    assert_eq!(dispatcher.waiting().count(), 0);
+}
+
+#[test]
+fn a_failed_delivery_does_not_block_the_next() {
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("a", 1));
+    dispatcher.handle(deliver("b", 1));
+    let failure =
+        StartFailure { reason: Reason::HarnessExited, detail: "boom".into(), transient: false };
+    let commands = dispatcher.handle(Input::Started(slug(1), Err(failure)));
+    assert_eq!(state_of(&commands, "a"), Some((State::Failed, Reason::HarnessExited)));
+    assert!(commands.contains(&Command::Start(slug(1))));
+}
+
+#[test]
+fn closing_reports_what_waits_and_calls_off_what_runs() {
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("a", 1));
+    dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
+    dispatcher.handle(deliver("b", 1));
+    let commands = dispatcher.handle(close("c", 1));
+    assert_eq!(state_of(&commands, "b"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
+    assert!(commands.contains(&Command::CallOff(slug(1))));
+    let commands = dispatcher.handle(Input::Delivered(slug(1), Delivered::CalledOff));
+    assert_eq!(state_of(&commands, "a"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
+    assert!(commands.contains(&Command::Close(slug(1))));
+    let commands = dispatcher.handle(Input::Closed(slug(1), Ok(())));
+    assert_eq!(state_of(&commands, "c"), Some((State::Done, Reason::ItemClosed)));
+}
+
+#[test]
+fn closing_a_session_that_waits_for_its_start_does_not_start_it() {
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("a", 1));
+    dispatcher.handle(deliver("b", 2));
+    let commands = dispatcher.handle(close("c", 2));
+    assert_eq!(state_of(&commands, "b"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
+    assert!(commands.contains(&Command::Close(slug(2))));
+    let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Live)));
+    assert!(!commands.contains(&Command::Start(slug(2))));
+}
+
+#[test]
+fn a_delivery_that_is_queued_twice_is_delivered_once() {
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("a", 1));
+    assert_eq!(dispatcher.handle(deliver("a", 1)), []);
+}
+
+#[test]
+fn what_waits_together_is_told_together() {
+    let mut dispatcher = Dispatcher::new(4);
+    dispatcher.handle(deliver("a", 1));
+    dispatcher.handle(live(1));
+    // The agent is busy, so the first stands at the gate: the others join it.
+    assert!(dispatcher.handle(deliver("b", 1)).contains(&Command::GiveWay(slug(1))));
+    dispatcher.handle(deliver("c", 1));
+    let commands = dispatcher.handle(Input::Delivered(slug(1), Delivered::GaveWay));
+    assert!(commands.contains(&Command::Start(slug(1))), "{commands:?}");
+    assert_eq!(dispatcher.handle(live(1)), [delivers(1, &["a", "b", "c"])]);
+    let commands = dispatcher.handle(accepted(1));
+    for each in ["a", "b", "c"] {
+        assert_eq!(state_of(&commands, each), Some((State::Delivered, Reason::Accepted)));
+    }
+}
+
+#[test]
+fn an_urgent_one_makes_what_waits_at_the_gate_give_way_and_waits_for_no_turn() {
+    let mut dispatcher = Dispatcher::new(4);
+    dispatcher.handle(deliver("a", 1));
+    dispatcher.handle(live(1));
+    assert!(dispatcher.handle(urgent("b", 1)).contains(&Command::GiveWay(slug(1))));
+    dispatcher.handle(Input::Delivered(slug(1), Delivered::GaveWay));
+    let commands = dispatcher.handle(live(1));
+    let batch = Batch { deliveries: vec![id("b")], now: true, released: false };
+    assert_eq!(commands, [Command::Deliver(slug(1), batch)]);
+    dispatcher.handle(accepted(1));
+    assert_eq!(dispatcher.handle(live(1)), [delivers(1, &["a"])]);
+}
+
+#[test]
+fn a_person_lets_in_what_waits() {
+    let mut dispatcher = Dispatcher::new(4);
+    dispatcher.handle(deliver("a", 1));
+    dispatcher.handle(live(1));
+    assert_eq!(dispatcher.handle(Input::Released(slug(1))), [Command::GiveWay(slug(1))]);
+    dispatcher.handle(Input::Delivered(slug(1), Delivered::GaveWay));
+    let batch = Batch { deliveries: vec![id("a")], now: true, released: true };
+    assert_eq!(dispatcher.handle(live(1)), [Command::Deliver(slug(1), batch)]);
+    assert_eq!(dispatcher.handle(Input::Released(slug(2))), []);
+}
+
+#[test]
+fn a_review_waits_for_its_comments_and_for_nothing_else() {
+    let review = |text: &str, number| {
+        Input::Enqueued(Job { gathers: true, ..Job::new(id(text), slug(number), Task::Deliver) })
+    };
+    let mut dispatcher = Dispatcher::new(4);
+    assert_eq!(
+        dispatcher.handle(review("a", 1)),
+        [Command::Gather(slug(1), id("a"), Duration::from_secs(3))]
+    );
+    dispatcher.handle(review("b", 1));
+    let commands = dispatcher.handle(Input::Gathered(slug(1), id("a")));
+    assert!(commands.contains(&Command::Start(slug(1))));
+    assert_eq!(dispatcher.handle(live(1)), [delivers(1, &["a", "b"])]);
+    // An urgent event does not wait for a review.
+    dispatcher.handle(review("c", 2));
+    assert!(dispatcher.handle(urgent("d", 2)).contains(&Command::Start(slug(2))));
+    // The session's end does not either.
+    dispatcher.handle(review("e", 3));
+    let commands = dispatcher.handle(close("x", 3));
+    assert_eq!(state_of(&commands, "e"), Some((State::Failed, Reason::ClosedBeforeDelivery)));
+    assert!(commands.contains(&Command::Close(slug(3))));
+}
+
+/// How many headless turns run.
+fn headless(dispatcher: &Dispatcher) -> usize {
+    let delivers = |session: &&Session| session.doing == Doing::Delivering;
+    dispatcher.sessions.values().filter(delivers).filter(|session| session.holds_start).count()
+}
+
+/// What a driver may do next, chosen by the property test.
+fn answer(command: &Command, roll: u8) -> Option<Input> {
+    let failure =
+        StartFailure { reason: Reason::TmuxFailed, detail: String::new(), transient: roll < 60 };
+    match command {
+        Command::Start(slug) if roll < 40 => Some(Input::Started(slug.clone(), Err(failure))),
+        Command::Start(slug) if roll < 60 => {
+            Some(Input::Started(slug.clone(), Ok(Hosting::Held(Reason::SessionPaused))))
+        }
+        Command::Start(slug) => {
+            let hosting = if roll.is_multiple_of(2) { Hosting::Live } else { Hosting::Headless };
+            Some(Input::Started(slug.clone(), Ok(hosting)))
+        }
+        Command::Deliver(slug, _) => {
+            let ended = match roll {
+                0..20 => Delivered::Ended(Outcome::Gone),
+                20..30 => Delivered::Broken(String::new()),
+                30..40 => Delivered::Ended(Outcome::Unproven),
+                _ => Delivered::Ended(Outcome::Accepted),
+            };
+            Some(Input::Delivered(slug.clone(), ended))
+        }
+        Command::Close(slug) => Some(Input::Closed(slug.clone(), Ok(()))),
+        Command::AwaitRelease(slug) | Command::Pause(slug, _) => Some(Input::Woke(slug.clone())),
+        Command::Gather(slug, delivery, _) => Some(Input::Gathered(slug.clone(), delivery.clone())),
+        Command::CallOff(_) | Command::GiveWay(_) | Command::Record { .. } => None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn under_any_interleaving_order_holds_and_everything_ends(
+        jobs in prop::collection::vec((1_u64..4, 0_u8..20), 1..30),
+        rolls in prop::collection::vec((any::<u8>(), any::<prop::sample::Index>()), 400),
+    ) {
+        let mut dispatcher = Dispatcher::new(2);
+        let mut pending: Vec<Command> = Vec::new();
+        // The order in which deliveries were first offered: of the urgent ones,
+        // and of the others.
+        let mut offered: BTreeMap<(Slug, bool), Vec<usize>> = BTreeMap::new();
+        let mut ended: BTreeMap<DeliveryId, State> = BTreeMap::new();
+        let is_urgent = |number: usize| (2..6).contains(&jobs[number].1);
+        let mut jobs_in = jobs.iter().enumerate();
+        let mut rolls = rolls.iter().cycle();
+        for _ in 0..10_000 {
+            let (roll, index) = rolls.next().unwrap();
+            let input = if *roll % 3 == 0 && let Some((number, (session, kind))) = jobs_in.next() {
+                let task = if *kind < 2 { Task::Close } else { Task::Deliver };
+                let job = Job::new(id(&number.to_string()), slug(*session), task);
+                let (now, gathers) = (is_urgent(number), *kind > 15);
+                Input::Enqueued(Job { now, gathers, bytes: usize::from(*roll) * 50, ..job })
+            } else if pending.is_empty() {
+                if jobs_in.len() == 0 { break }
+                continue;
+            } else {
+                let command = pending.remove(index.index(pending.len()));
+                let delivering = |slug: &Slug| {
+                    pending.iter().any(|c| matches!(c, Command::Deliver(s, _) if s == slug))
+                };
+                match &command {
+                    // Whether there is time for it, chance decides.
+                    Command::GiveWay(slug) if *roll < 128 && delivering(slug) => {
+                        let slug = slug.clone();
+                        pending.retain(|c| !matches!(c, Command::Deliver(s, _) if *s == slug));
+                        Input::Delivered(slug, Delivered::GaveWay)
+                    }
+                    Command::Start(slug) if *roll == 255 => {
+                        let slug = slug.clone();
+                        pending.push(command);
+                        Input::Released(slug)
+                    }
+                    _ => match answer(&command, *roll) { Some(input) => input, None => continue },
+                }
+            };
+            for command in dispatcher.handle(input) {
+                match &command {
+                    Command::Record { delivery, state, .. } if state.is_final() => {
+                        prop_assert!(ended.insert(delivery.clone(), *state).is_none(), "ended twice");
+                    }
+                    Command::Deliver(slug, batch) => {
+                        prop_assert!((1..=10).contains(&batch.deliveries.len()));
+                        for delivery in &batch.deliveries {
+                            prop_assert!(!ended.contains_key(delivery));
+                            let number: usize = delivery.as_str().parse().unwrap();
+                            let key = (slug.clone(), is_urgent(number));
+                            let order = offered.entry(key).or_default();
+                            if !order.contains(&number) {
+                                order.push(number);
+                            }
+                            prop_assert!(order.is_sorted(), "order was lost: {order:?}");
+                        }
+                    }
+                    _ => {}
+                }
+                pending.push(command);
+            }
+            let running = pending.iter().filter(|c| matches!(c, Command::Start(_))).count()
+                + headless(&dispatcher);
+            prop_assert!(running <= 2, "more starts than allowed");
+        }
+        prop_assert_eq!(ended.len(), jobs.len(), "some deliveries never ended");
+        prop_assert_eq!(dispatcher.waiting().count(), 0);
+    }
+}

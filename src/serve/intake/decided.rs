@@ -1,0 +1,84 @@
+//! What was decided about one delivery, until it is on disk and carried out.
+
+use crate::base::ids::{DeliveryId, Slug, WorkItem};
+use crate::core::dispatch::{Job, Task};
+use crate::core::outcome::{Reason, State};
+use crate::core::routing::{Action, Decision};
+use crate::state::inbox::{About, QueuedDelivery, Route, RouteAction, Step, StoredDelivery};
+
+/// The session of a delivery could not be recorded.
+pub(super) fn failed_to_start(delivery: DeliveryId, why: String) -> Step {
+    let (state, reason) = (State::Failed, Reason::StartFailed);
+    Step { delivery, state, reason, detail: Some(why), route: None }
+}
+
+fn task(action: RouteAction) -> Task {
+    match action {
+        RouteAction::Deliver => Task::Deliver,
+        RouteAction::Close => Task::Close,
+    }
+}
+
+/// What an earlier run left in the queue.
+pub(super) fn left_over(delivery: QueuedDelivery) -> Job {
+    let job = Job::new(delivery.id, delivery.slug, task(delivery.action));
+    let begun = delivery.state == State::Injecting;
+    Job { now: delivery.now, bytes: delivery.prompt.len(), begun, ..job }
+}
+
+/// What was decided about one delivery.
+pub(super) struct Decided {
+    pub(super) step: Step,
+    pub(super) about: Vec<About>,
+    pub(super) job: Option<Job>,
+    pub(super) keep: Option<(WorkItem, Decision)>,
+    /// The session that was paused.
+    pub(super) paused: Option<Slug>,
+}
+
+impl Decided {
+    /// Whether what is decided next may depend on it: on the session, the link,
+    /// the check or the head that it makes known.
+    pub(super) fn bears_on_the_next(&self) -> bool {
+        let has_told = self.keep.as_ref().is_some_and(|(_, decision)| {
+            let is_start = matches!(decision.action, Action::Start(_));
+            is_start || decision.link.is_some() || decision.told_check.is_some()
+        });
+        has_told || self.about.iter().any(|about| about.head.is_some())
+    }
+
+    /// Whether it tells a session of something that came from GitHub.
+    pub(super) fn tells(&self, slug: &Slug) -> bool {
+        let route = self.step.route.as_ref();
+        let told = route.is_some_and(|r| r.slug == *slug && r.action == RouteAction::Deliver);
+        told && self.keep.is_some()
+    }
+
+    pub(super) fn ended(
+        delivery: &StoredDelivery,
+        state: State,
+        reason: Reason,
+        detail: Option<String>,
+    ) -> Self {
+        let step = Step { delivery: delivery.id.clone(), state, reason, detail, route: None };
+        Self { step, about: Vec::new(), job: None, keep: None, paused: None }
+    }
+
+    pub(super) fn unreadable(delivery: &StoredDelivery, why: &str) -> Self {
+        Self::ended(delivery, State::Failed, Reason::RegistryUnreadable, Some(why.to_owned()))
+    }
+
+    pub(super) fn queued(delivery: &StoredDelivery, reason: Reason, route: Route) -> Self {
+        let (now, bytes) = (route.now, route.prompt.len());
+        let job = Job::new(delivery.id.clone(), route.slug.clone(), task(route.action));
+        let job = Job { now, bytes, ..job };
+        let step = Step {
+            delivery: delivery.id.clone(),
+            state: State::Queued,
+            reason,
+            detail: Some(route.item.short()),
+            route: Some(route),
+        };
+        Self { step, about: Vec::new(), job: Some(job), keep: None, paused: None }
+    }
+}
