@@ -37,9 +37,7 @@ struct Script {
     exit_code: Option<i32>,
     say: Option<String>,
     dialog_after_ms: Option<u64>,
-    /// Another version than the newest.
     version: Option<String>,
-    /// What `create-chat` prints.
     creates: Option<String>,
     prompts: Option<PathBuf>,
 }
@@ -75,7 +73,6 @@ struct Args {
     resume: bool,
     headless: bool,
     trust: bool,
-    /// Commands of hooks, by event, from the command line.
     hooks: Vec<(String, String)>,
     create: bool,
 }
@@ -147,7 +144,6 @@ struct Fake {
     args: Args,
     script: Script,
     home: PathBuf,
-    /// The conversation, once there is one.
     id: Option<String>,
     text: Vec<Result<char, String>>,
     pastes: usize,
@@ -157,7 +153,6 @@ struct Fake {
     in_dialog: bool,
     paste: Option<Vec<u8>>,
     sequence: Option<Vec<u8>>,
-    /// When the last paste ended.
     pasted_at: Option<Instant>,
     begun: bool,
 }

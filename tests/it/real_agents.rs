@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 use crate::mock_api::MockApi;
@@ -20,6 +20,16 @@ const KEY: &str = "sk-mock-0123456789abcdef";
 struct Rig {
     world: World,
     api: MockApi,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // One that does not mind the end of its terminal would outlive the test.
+        let panes = self.world.tmux.run(&["list-panes", "-a", "-F", "#{pane_pid}"]);
+        for pid in panes.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
 }
 
 /// The real one, where it was installed.
@@ -188,16 +198,20 @@ async fn in_tmux(name: &str, version: &str) {
     rig.world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "Escape"]);
     rig.reaches("d-2", "delivered").await;
     assert!(!file.exists(), "the dialog was answered");
+    if name == "copilot" {
+        // After a kill it asks whether its conversation is in use, and that is a
+        // person's to answer.
+        return;
+    }
     // After a kill it goes on with the same conversation.
     let pid = rig.world.tmux.run(&["display-message", "-p", "-t", "=loop/o+r+1:", "#{pane_pid}"]);
     let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
+    kill_process_group(pid, Signal::KILL).unwrap();
     comment(&rig.world, "k-1", "after the kill.").await;
     rig.reaches("k-1", "delivered").await;
     rig.heard("after the kill.").await;
     assert_eq!(rig.conversation(), first);
     assert!(rig.api.conversation().contains("word-0."), "it remembers nothing");
-    rig.world.tmux.run(&["kill-server"]);
 }
 
 /// Turns of one conversation, headless.
