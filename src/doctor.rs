@@ -6,6 +6,7 @@
 //! demo and `the-loop doctor` call [`examine`]. It knows nothing of sessions,
 //! deliveries or how its report is shown.
 
+pub mod agents;
 pub mod catalogue;
 pub mod check;
 pub mod checks;
@@ -32,6 +33,7 @@ use std::path::PathBuf;
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
+use crate::core::harness::Harness;
 use crate::core::platform::Host;
 
 use install::store::Store;
@@ -51,6 +53,8 @@ pub struct Needs {
     pub runner: Option<RunnerKind>,
     /// The agent that sessions run.
     pub harness: Option<HarnessName>,
+    /// The same, where its program is none of the tools in the catalogue.
+    pub agent: Option<Harness>,
     /// Whether the web terminal is on.
     pub web: bool,
     /// Whether each item has a git work tree of its own.
@@ -118,12 +122,13 @@ pub async fn check_up(request: &Request<'_>) -> Report {
             None
         }
     };
-    let (tmux, ttyd, git, claude, others) = tokio::join!(
+    let (tmux, ttyd, git, claude, others, agent) = tokio::join!(
         resolve(ToolId::Tmux),
         resolve(ToolId::Ttyd),
         resolve(ToolId::Git),
         resolve(ToolId::Claude),
         checks::run(request, &host),
+        Box::pin(agents::findings(env, tools, needs, only)),
     );
     let resolutions: Vec<_> = [tmux, ttyd, git, claude].into_iter().flatten().collect();
     let can_keep = Store::new(dirs).can_run();
@@ -133,6 +138,7 @@ pub async fn check_up(request: &Request<'_>) -> Report {
         .collect();
     let tmux = resolutions.iter().find(|found| found.id == ToolId::Tmux);
     findings.extend(checks::skew(env, project, tmux.and_then(|tmux| tmux.chosen.as_ref())).await);
+    findings.extend(agent);
     findings.extend(others);
     Report::new(host, resolutions, findings)
 }
@@ -163,18 +169,19 @@ pub async fn examine_on(
     needs: &Needs,
 ) -> Report {
     let search = resolve::Search { env, dirs, tools };
-    let (tmux, ttyd, git, claude) = tokio::join!(
+    let (tmux, ttyd, git, claude, agent) = tokio::join!(
         search.resolve(ToolId::Tmux),
         search.resolve(ToolId::Ttyd),
         search.resolve(ToolId::Git),
         search.resolve(ToolId::Claude),
+        Box::pin(agents::findings(env, tools, needs, &[])),
     );
     let resolutions = vec![tmux, ttyd, git, claude];
     let can_keep = Store::new(dirs).can_run();
-    let findings = resolutions
+    let tools = resolutions
         .iter()
-        .flat_map(|resolution| check::findings(resolution, &host, needs, can_keep))
-        .collect();
+        .flat_map(|resolution| check::findings(resolution, &host, needs, can_keep));
+    let findings = tools.chain(agent).collect();
     Report::new(host, resolutions, findings)
 }
 
@@ -185,15 +192,20 @@ mod tests {
 
     #[test]
     fn what_is_enabled_decides_how_severe_a_missing_tool_is() {
-        let needs = |runner, harness, web| Needs { runner, harness, web, ..Needs::default() };
+        let needs = |runner, harness: &Option<HarnessName>, web| Needs {
+            runner,
+            harness: harness.clone(),
+            web,
+            ..Needs::default()
+        };
         let (tmux, process) = (Some(RunnerKind::Tmux), Some(RunnerKind::Process));
         let (claude, demo) = (Some(HarnessName::Claude), Some(HarnessName::Demo));
         for (needs, expected) in [
-            (needs(None, None, false), [Note, Note, Warning, Warning]),
-            (needs(process, claude, false), [Note, Note, Warning, Error]),
-            (needs(process, demo, false), [Note, Note, Warning, Note]),
-            (needs(tmux, demo, false), [Error, Note, Warning, Note]),
-            (needs(process, demo, true), [Error, Error, Warning, Note]),
+            (needs(None, &None, false), [Note, Note, Warning, Warning]),
+            (needs(process, &claude, false), [Note, Note, Warning, Error]),
+            (needs(process, &demo, false), [Note, Note, Warning, Note]),
+            (needs(tmux, &demo, false), [Error, Note, Warning, Note]),
+            (needs(process, &demo, true), [Error, Error, Warning, Note]),
         ] {
             let severities = ToolId::ALL.map(|id| needs.severity(id));
             assert_eq!(severities, expected, "{needs:?}");

@@ -1,6 +1,7 @@
 //! Acting on this machine: tmux, the runners, the dispatcher's driver, and the
 //! agent of the demo.
 
+pub mod agents;
 pub mod demo_agent;
 pub mod dispatch;
 pub mod notify;

@@ -21,6 +21,7 @@ use crate::base::process::Household;
 use crate::base::terminal::table;
 use crate::base::text::{visible, visible_lines};
 use crate::core::config::{Config, RunnerKind, Tools};
+use crate::core::harness::{Harnesses, Program};
 use crate::core::platform::Remedy;
 use crate::core::workspace::Places;
 use crate::doctor::catalogue::{CHECKS, is_known};
@@ -331,9 +332,13 @@ fn about_config(context: &Context, loaded: &Result<Loaded, Failure>) -> Finding 
 
 /// What a configuration enables.
 pub(crate) fn needs_of(config: &Config) -> Needs {
+    // A path below the home is put together by the doctor.
+    let agent = Harnesses::new(&config.harnesses, None).get(&config.routing.default_harness).ok();
+    let agent = agent.filter(|agent| matches!(agent.program(), Program::Looked(_)));
     Needs {
+        agent,
         runner: Some(config.routing.runner),
-        harness: Some(config.routing.default_harness),
+        harness: Some(config.routing.default_harness.clone()),
         // `routing.webTerminal` has no effect in this version: `--for web` asks for it.
         web: false,
         workspace: config.routing.workspace.enabled,

@@ -1,5 +1,5 @@
 //! `the-loop hook`: called by harnesses, for every signal. It must never be felt
-//! by the agent: it prints nothing, takes a few milliseconds, needs no daemon,
+//! by the agent: it prints nothing (or `{}`, where that is asked for), takes a few milliseconds, needs no daemon,
 //! and its exit code is 0 whatever happens.
 
 use std::io::{self, Read};
@@ -17,13 +17,21 @@ const MAX_INPUT: u64 = 1 << 20;
 
 /// Record a harness's signal
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Answer `{}`, for a harness that wants an answer
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs the command.
 #[expect(clippy::unnecessary_wraps, reason = "the form of every command")]
-pub(super) fn run(context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
+pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     // Read first, whatever comes of it: the harness's pipe must not break.
     let signal = read(io::stdin().lock());
+    if args.json {
+        // Nobody could be told that nobody listens.
+        let _ = context.printer.data("{}");
+    }
     let dir = context.env.var_os(spool::DIR_VAR).map(Path::new);
     if let (Some(dir), Some(signal)) = (dir, signal) {
         if signal.get("hook_event_name").and_then(Value::as_str) == Some("PreToolUse") {

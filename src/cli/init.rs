@@ -7,6 +7,7 @@ mod gh;
 mod github;
 mod remotes;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use crate::base::ids::Repo;
 use crate::base::process::{Household, shell_word};
 use crate::base::text::visible;
 use crate::core::config::{HarnessName, RunnerKind, SpawnPolicy, Starter};
+use crate::core::harness::Harnesses;
 use crate::doctor;
 use crate::doctor::install::source::Source;
 use crate::state::config_file::{self, is_there};
@@ -107,11 +109,15 @@ impl Args {
     }
 }
 
+/// Those that there are without a configuration.
+fn known_harnesses() -> Harnesses {
+    Harnesses::new(&BTreeMap::new(), None)
+}
+
 fn read_harness(text: &str) -> Result<HarnessName, String> {
-    [HarnessName::Claude, HarnessName::Demo]
-        .into_iter()
-        .find(|name| name.as_str() == text)
-        .ok_or_else(|| "it is one of: claude, demo".to_owned())
+    let known = known_harnesses();
+    let found = known.names().into_iter().find(|name| name.as_str() == text);
+    found.ok_or_else(|| format!("it is one of: {}", known.list()))
 }
 
 fn read_runner(text: &str) -> Result<RunnerKind, String> {
@@ -298,9 +304,12 @@ fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<
         ([], false) => found.login.iter().map(|(login, _)| login.clone()).collect(),
         (given, _) => given.to_vec(),
     };
-    let harness = match args.harness {
-        Some(harness) => harness,
-        None if asks => ask(printer, "Agent (claude, demo)", "claude", read_harness)?,
+    let harness = match &args.harness {
+        Some(harness) => harness.clone(),
+        None if asks => {
+            let question = format!("Agent ({})", known_harnesses().list());
+            ask(printer, &question, "claude", read_harness)?
+        }
         None => HarnessName::Claude,
     };
     let runner = match args.runner {

@@ -8,6 +8,7 @@
 
 mod amounts;
 mod clash;
+mod declared;
 mod error;
 mod keys;
 mod live;
@@ -23,6 +24,7 @@ mod values;
 mod walk;
 
 pub use amounts::{ByteSize, Span};
+pub use declared::{declarations, shipped};
 pub use error::ConfigError;
 pub use keys::{AT_START, Change, Leaf, WITHOUT_EFFECT, changes, is_among, leaves, lines};
 pub use live::LiveConfig;

@@ -1,39 +1,98 @@
 //! The agents we can drive, each behind the same contract.
 //!
-//! The set is closed: an enum whose arms are structs in files of their own, so
-//! that a new one makes the compiler name every place that must know it. The
-//! runner asks for a [`StartPlan`], the injection for a [`Reading`] of the
-//! screen and a [`DeliverProfile`], the spool's reader for [`Signal`]s. Nothing
-//! here runs, reads or waits. docs/harnesses.md is the contract in prose.
+//! Three adapters are part of this program, each a struct in a file of its own;
+//! a fourth drives whatever is declared as data ([`Declared`]). [`Harnesses`]
+//! finds one by its name. The runner asks for a [`StartPlan`], the injection for
+//! a [`Reading`] of the screen and a [`DeliverProfile`], the spool's reader for
+//! [`Signal`]s. Nothing here runs, reads or waits. docs/harnesses.md is the
+//! contract in prose.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::base::ids::{HarnessSessionId, Marker};
-use crate::core::config::HarnessName;
+use crate::core::config::{HarnessName, Identity, RunnerKind};
 use crate::core::inject::screen::{Reading, Screen};
+use crate::core::platform::Version;
 
+mod catalogue;
 mod claude;
+mod cursor;
+mod declared;
 mod demo;
 mod hooks;
 mod oneshot;
 mod status;
 mod words;
 
+pub use catalogue::{Harnesses, UnknownHarness};
 pub use claude::Claude;
+pub use cursor::Cursor;
+pub use declared::Declared;
 pub use demo::Demo;
 pub use oneshot::{OneShotResult, TurnEnd, rendered};
 pub use status::AgentStatus;
 
+/// How long an agent may take from a prompt to a screen that shows its turn.
+const SETTLES_WITHIN: Duration = Duration::from_secs(3);
+
 /// An agent that we can drive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Harness {
     /// Claude Code.
     Claude(Claude),
+    /// Cursor's agent.
+    Cursor(Cursor),
     /// The agent that is part of this program and only echoes.
     Demo(Demo),
+    /// One that is declared.
+    Declared(Arc<Declared>),
+}
+
+/// Which program a harness is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// This one.
+    ThisProgram,
+    /// One that the doctor knows by this name.
+    Known(&'static str),
+    /// One that is looked for.
+    Looked(Probe),
+}
+
+/// How a program is found and asked for its version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// A name on `PATH`, or an absolute path.
+    pub program: String,
+    /// The arguments that make it tell its version.
+    pub args: Vec<String>,
+    /// The oldest version that is known to work.
+    pub minimum: Option<Version>,
+    /// The command that installs it, for people.
+    pub install: Option<String>,
+}
+
+/// A file that a harness reads and that must be there before it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seed {
+    /// The file; `~/` in front of what is in the user's home.
+    pub path: String,
+    /// What it must hold: objects are joined with what is there, and what is in
+    /// a list is added to it.
+    pub content: Value,
+}
+
+/// Where a signal comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Source {
+    /// The conversation, by the harness's own id.
+    pub conversation: Option<HarnessSessionId>,
+    /// Where it writes its transcript.
+    pub transcript: Option<PathBuf>,
 }
 
 /// What a start needs to know.
@@ -50,6 +109,10 @@ pub struct StartSpec<'a> {
     pub extra_args: &'a [String],
     /// The directory the agent works in.
     pub cwd: &'a Path,
+    /// Whether that directory may be trusted: what a fork sent may not.
+    pub trusted: bool,
+    /// The version of its program, where it was told.
+    pub version: Option<&'a Version>,
 }
 
 /// What a headless turn needs to know. The prompt comes on standard input.
@@ -87,6 +150,12 @@ pub struct DeliverProfile {
     pub gives_proof: bool,
     /// Whether `^S` puts a draft aside until the next prompt was submitted.
     pub stashes: bool,
+    /// How long after it took a prompt its screen is not believed when it shows no
+    /// turn, unless the turn's end was told.
+    pub settles_within: Duration,
+    /// Whether it gives its first signal only at its first prompt: then an empty
+    /// input box says that it is ready.
+    pub ready_by_screen: bool,
 }
 
 /// What a harness tells about itself.
@@ -129,6 +198,30 @@ pub trait HarnessAdapter {
     /// Its name.
     fn name(&self) -> HarnessName;
 
+    /// Which program it is.
+    fn program(&self) -> Program;
+
+    /// Whence the id of a conversation comes.
+    fn identity(&self) -> Identity {
+        Identity::Preassigned
+    }
+
+    /// Whether it can be hosted so.
+    fn can_be(&self, _runner: RunnerKind) -> bool {
+        true
+    }
+
+    /// Files that must be there before it starts in a terminal.
+    fn seeds(&self, _hook_command: &str) -> Vec<Seed> {
+        Vec::new()
+    }
+
+    /// How a conversation is made whose identity is `created`: the command
+    /// prints the id.
+    fn create(&self, _spec: &StartSpec<'_>) -> Option<StartPlan> {
+        None
+    }
+
     /// How to start it, for a person to watch, with no prompt.
     fn start(&self, spec: &StartSpec<'_>) -> StartPlan;
 
@@ -146,6 +239,11 @@ pub trait HarnessAdapter {
     /// Whether this is how it says that the conversation exists already.
     fn refuses_start(&self, said: &str) -> bool;
 
+    /// Whether it could call a conversation so.
+    fn may_call(&self, _conversation: &HarnessSessionId) -> bool {
+        true
+    }
+
     /// What its screen says.
     fn read_screen(&self, screen: &Screen<'_>) -> Reading;
 
@@ -155,117 +253,53 @@ pub trait HarnessAdapter {
     /// What one record of its spool means; `None` when it means nothing to us.
     fn signal_of(&self, raw: &Value) -> Option<Signal>;
 
+    /// Which conversation a record that says [`Signal::Accepted`] is of.
+    fn source_of(&self, _raw: &Value) -> Source {
+        Source::default()
+    }
+
+    /// Where the transcript of a conversation is, when no signal says so.
+    fn transcript_of(&self, _conversation: &HarnessSessionId) -> Option<PathBuf> {
+        None
+    }
+
     /// Whether a line of its transcript proves that the prompt with this marker
     /// was taken.
     fn transcript_has(&self, transcript_line: &str, marker: &Marker) -> bool;
-}
-
-impl Harness {
-    /// The harness of this name.
-    pub fn named(name: HarnessName) -> Self {
-        match name {
-            HarnessName::Claude => Self::Claude(Claude),
-            HarnessName::Demo => Self::Demo(Demo),
-        }
-    }
-
-    fn adapter(&self) -> &dyn HarnessAdapter {
-        match self {
-            Self::Claude(claude) => claude,
-            Self::Demo(demo) => demo,
-        }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> HarnessName {
-        self.adapter().name()
-    }
-
-    /// How to start it, for a person to watch, with no prompt.
-    pub fn start(&self, spec: &StartSpec<'_>) -> StartPlan {
-        self.adapter().start(spec)
-    }
-
-    /// How to run one headless turn whose prompt comes on standard input.
-    pub fn oneshot(&self, spec: &OneShotSpec<'_>) -> StartPlan {
-        self.adapter().oneshot(spec)
-    }
-
-    /// What a headless turn's standard output says about its end.
-    pub fn parse_result(&self, stdout: &[u8]) -> OneShotResult {
-        self.adapter().parse_result(stdout)
-    }
-
-    /// Whether this is how it says that it has no such conversation.
-    pub fn refuses_resume(&self, said: &str) -> bool {
-        self.adapter().refuses_resume(said)
-    }
-
-    /// Whether this is how it says that the conversation exists already.
-    pub fn refuses_start(&self, said: &str) -> bool {
-        self.adapter().refuses_start(said)
-    }
-
-    /// What its screen says.
-    pub fn read_screen(&self, screen: &Screen<'_>) -> Reading {
-        self.adapter().read_screen(screen)
-    }
-
-    /// Whether it could call a conversation so: Claude Code takes UUIDs only.
-    pub fn may_call(&self, conversation: &HarnessSessionId) -> bool {
-        match self {
-            Self::Claude(_) => conversation.is_uuid(),
-            Self::Demo(_) => true,
-        }
-    }
-
-    /// How a prompt is typed into it.
-    pub fn profile(&self) -> DeliverProfile {
-        self.adapter().profile()
-    }
-
-    /// What one record of its spool means; `None` when it means nothing to us.
-    pub fn signal_of(&self, raw: &Value) -> Option<Signal> {
-        self.adapter().signal_of(raw)
-    }
-
-    /// Whether a line of its transcript proves that the prompt with this marker
-    /// was taken.
-    pub fn transcript_has(&self, transcript_line: &str, marker: &Marker) -> bool {
-        self.adapter().transcript_has(transcript_line, marker)
-    }
 
     /// Where its process with this number says what it does; nothing where it does
     /// not.
-    pub fn status_file(&self, home: &Path, pid: u32) -> Option<PathBuf> {
-        match self {
-            Self::Claude(_) => Some(status::file(home, pid)),
-            Self::Demo(_) => None,
-        }
+    fn status_file(&self, _home: &Path, _pid: u32) -> Option<PathBuf> {
+        None
     }
 
     /// What that file says of this process and conversation.
-    pub fn status_of(
+    fn status_of(
         &self,
-        raw: &Value,
-        pid: u32,
-        conversation: &HarnessSessionId,
+        _raw: &Value,
+        _pid: u32,
+        _conversation: &HarnessSessionId,
     ) -> Option<AgentStatus> {
-        match self {
-            Self::Claude(_) => status::read(raw, pid, conversation),
-            Self::Demo(_) => None,
-        }
+        None
     }
 
     /// Whether a line of its transcript, at `since` or later, holds the whole of
     /// `text` as the agent's own words.
-    pub fn transcript_says(
-        &self,
-        transcript_line: &str,
-        text: &str,
-        since: jiff::Timestamp,
-    ) -> bool {
-        words::says(transcript_line, text, since)
+    fn transcript_says(&self, line: &str, text: &str, since: jiff::Timestamp) -> bool {
+        words::says(line, text, since)
+    }
+}
+
+impl std::ops::Deref for Harness {
+    type Target = dyn HarnessAdapter + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Claude(claude) => claude,
+            Self::Cursor(cursor) => cursor,
+            Self::Demo(demo) => demo,
+            Self::Declared(declared) => &**declared,
+        }
     }
 }
 

@@ -145,6 +145,9 @@ pub struct SessionRecord {
     /// resumed, else it is started anew.
     #[serde(default)]
     pub conversation_started: bool,
+    /// Whether the agent lost an earlier conversation, and has not been told yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub conversation_lost: bool,
     /// What the file holds that this version does not know.
     #[serde(skip)]
     pub(crate) unknown: Map<String, Value>,
@@ -186,6 +189,7 @@ impl SessionRecord {
             counted_from: None,
             last_turn: None,
             conversation_started: false,
+            conversation_lost: false,
             unknown: Map::new(),
         }
     }

@@ -75,7 +75,20 @@ pub(super) async fn version(id: ToolId, tool: &Tool) -> Result<Version, Trouble>
         ToolId::Ttyd | ToolId::Git => ("--version", VERSION_DEADLINE),
         ToolId::Claude => ("--version", HARNESS_DEADLINE),
     };
-    let invocation = tool.invocation().arg(flag).deadline(deadline).output_limit(4096);
+    // Many a program answers `-V` with some version: tmux says its name first.
+    let named = (id == ToolId::Tmux).then_some("tmux ");
+    told_version(tool, &[flag], deadline, named).await
+}
+
+/// The version that a binary tells when it is run with these arguments, where
+/// what it says begins as it must.
+pub(super) async fn told_version(
+    tool: &Tool,
+    args: &[&str],
+    deadline: Duration,
+    begins: Option<&str>,
+) -> Result<Version, Trouble> {
+    let invocation = tool.invocation().args(args).deadline(deadline).output_limit(4096);
     let mut tries = 0;
     let output = loop {
         match invocation.run_ok().await {
@@ -89,8 +102,7 @@ pub(super) async fn version(id: ToolId, tool: &Tool) -> Result<Version, Trouble>
         }
     };
     let said = output.stdout_text();
-    // Many a program answers `-V` with some version: tmux says its name first.
-    let is_named = id != ToolId::Tmux || said.trim_start().starts_with("tmux ");
+    let is_named = begins.is_none_or(|begins| said.trim_start().starts_with(begins));
     let version = Version::find(&said).filter(|_| is_named);
     version.ok_or_else(|| Trouble::NoVersion { said: cap(&visible(said.trim()), 60) })
 }

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::install::source::Source;
 use super::install::store::Store;
 use super::install::{InstallError, Progress, install};
-use super::terminfo;
 use super::tool::ToolId;
+use super::{agents, terminfo};
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::base::failure::chain;
@@ -56,6 +57,13 @@ pub enum Repair {
         /// The directory that is marked as trusted.
         trust: Option<PathBuf>,
     },
+    /// Add what an agent needs to a file of it.
+    Agent {
+        /// The file.
+        file: PathBuf,
+        /// What is added.
+        content: Value,
+    },
 }
 
 impl Repair {
@@ -85,6 +93,9 @@ impl Repair {
                     set.push(format!("projects[\"{dir}\"].hasTrustDialogAccepted: true"));
                 }
                 format!("set {} in {}", set.join(" and "), shown(file))
+            }
+            Self::Agent { file, content } => {
+                format!("add {} to {}", visible(&content.to_string()), shown(file))
             }
         }
     }
@@ -167,6 +178,8 @@ impl Workshop<'_> {
             Repair::Claude { file, onboarding, trust } => {
                 merge(file, *onboarding, trust.as_deref())
             }
+            Repair::Agent { file, content } => agents::add(file, content)
+                .map_err(|why| RepairError::LeftAlone { path: file.clone(), why }),
         }
     }
 
@@ -254,8 +267,6 @@ fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), Repa
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     #[test]

@@ -126,16 +126,16 @@ impl Search<'_> {
 }
 
 /// A binary that may be the one.
-struct Candidate {
-    path: PathBuf,
-    origin: Origin,
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    pub(super) origin: Origin,
     /// Why it is not even tried.
-    ignored: Option<Ignored>,
+    pub(super) ignored: Option<Ignored>,
 }
 
 /// What has that name in the directories of `PATH`, each once: also what is no
 /// program, and what is not to be run, so that it can be named.
-fn on_path(env: &Env, name: &str) -> Vec<Candidate> {
+pub(super) fn on_path(env: &Env, name: &str) -> Vec<Candidate> {
     let judge = Judge::new(env);
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();

@@ -1,6 +1,7 @@
 //! A binary that was found and works. There is no other way to a command line:
 //! only this module makes an [`Invocation`], and only the doctor makes a [`Tool`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -97,7 +98,7 @@ impl Origin {
 /// A binary that can be run.
 #[derive(Debug, Clone)]
 pub struct Tool {
-    name: &'static str,
+    name: Cow<'static, str>,
     path: PathBuf,
     version: Option<Version>,
     origin: Origin,
@@ -108,10 +109,16 @@ pub struct Tool {
 
 impl Tool {
     /// A binary that is still to be probed.
-    pub(super) fn candidate(name: &'static str, path: &Path, origin: Origin, env: &Env) -> Self {
+    pub(super) fn candidate(
+        name: impl Into<Cow<'static, str>>,
+        path: &Path,
+        origin: Origin,
+        env: &Env,
+    ) -> Self {
         let hold = (origin == Origin::Managed).then(|| versions::hold(path)).flatten();
         let path = path.to_path_buf();
-        Self { name, path, version: None, origin, env: scrubbed(env), _hold: hold }
+        let env = scrubbed(env);
+        Self { name: name.into(), path, version: None, origin, env, _hold: hold }
     }
 
     /// The same binary with the version that it told.
@@ -133,7 +140,7 @@ impl Tool {
 
     /// The tool's name.
     pub fn id_name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     /// The binary.
@@ -155,6 +162,22 @@ impl Tool {
     /// program may see and nothing else: no secret of ours, no enclosing tmux.
     pub fn invocation(&self) -> Invocation {
         Invocation::new(&self.path, self.env.clone())
+    }
+
+    /// The same for an agent, which runs tools itself: at the end of its `PATH`
+    /// are the directories in which the doctor found ours.
+    pub fn invocation_finding(&self, tools: &[Self]) -> Invocation {
+        let path = self.var("PATH").unwrap_or_default().to_owned();
+        let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        for tool in tools {
+            let is_named = tool.path.file_name() == Some(OsStr::new(tool.name.as_ref()));
+            let dir = tool.path.parent().filter(|_| is_named);
+            dirs.extend(dir.filter(|dir| !dirs.iter().any(|d| d == dir)).map(Path::to_path_buf));
+        }
+        match std::env::join_paths(&dirs) {
+            Ok(path) => self.invocation().env("PATH", path),
+            Err(_) => self.invocation(),
+        }
     }
 }
 

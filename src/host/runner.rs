@@ -13,7 +13,6 @@ use crate::base::failure::chain;
 use crate::base::files;
 use crate::base::ids::Slug;
 use crate::core::dispatch::{Batch, Delivered, Hosting, StartFailure};
-use crate::core::harness::Harness;
 use crate::core::outcome::Reason;
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::core::workspace::{NoHead, WorkTree};
@@ -32,7 +31,7 @@ mod told;
 mod tracer;
 
 pub use gate::Gate;
-pub use process::{ProcessRunner, ProcessRunnerParts, end_turn, resume_invocation};
+pub use process::{ProcessRunner, ProcessRunnerParts, end_turn};
 pub use signals::SignalLog;
 pub use tmux::{TmuxRunner, TmuxRunnerParts};
 
@@ -93,7 +92,7 @@ impl Runners {
         };
         let started = match self.of(&record)? {
             SessionRunner::Tmux(runner) => {
-                runner.attend(slug, Harness::named(record.harness));
+                runner.attend(slug, &record);
                 runner.start(&record).await
             }
             SessionRunner::Process(runner) => runner.start(&record).await,

@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 64 << 10;
 
 /// What the process says of the conversation; nothing where that cannot be read.
 pub fn read(
-    harness: Harness,
+    harness: &Harness,
     home: &Path,
     pid: u32,
     conversation: &HarnessSessionId,

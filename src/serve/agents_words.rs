@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::base::ids::Slug;
 use crate::core::config::HarnessName;
-use crate::core::harness::{Harness, Signal};
+use crate::core::harness::{Harness, Harnesses, Signal};
 use crate::state::spool;
 
 /// How long after an agent wrote something it may come back from GitHub.
@@ -26,6 +26,7 @@ const TAIL: u64 = 8 << 20;
 #[derive(Debug)]
 pub(super) struct AgentsWords {
     spools: PathBuf,
+    harnesses: Harnesses,
     known: HashMap<Slug, Known>,
 }
 
@@ -37,8 +38,8 @@ struct Known {
 
 impl AgentsWords {
     /// Reads the spools below this directory.
-    pub(super) fn new(spools: PathBuf) -> Self {
-        Self { spools, known: HashMap::new() }
+    pub(super) fn new(spools: PathBuf, harnesses: Harnesses) -> Self {
+        Self { spools, harnesses, known: HashMap::new() }
     }
 
     /// Whether an agent of one of these sessions wrote the whole of `text` in
@@ -47,19 +48,20 @@ impl AgentsWords {
         &mut self,
         text: &str,
         at: Timestamp,
-        sessions: impl IntoIterator<Item = (&'a Slug, HarnessName)>,
+        sessions: impl IntoIterator<Item = (&'a Slug, &'a HarnessName)>,
     ) -> bool {
         let since = at.checked_sub(WITHIN).unwrap_or(Timestamp::MIN);
         sessions.into_iter().any(|(slug, name)| {
-            let harness = Harness::named(name);
-            self.transcript(slug, harness).is_some_and(|path| {
+            // Of one that is no longer declared nothing is known.
+            let Ok(harness) = self.harnesses.get(name) else { return false };
+            self.transcript(slug, &harness).is_some_and(|path| {
                 tail(&path, since).lines().any(|line| harness.transcript_says(line, text, since))
             })
         })
     }
 
     /// The transcript that the session's agent named last.
-    fn transcript(&mut self, slug: &Slug, harness: Harness) -> Option<PathBuf> {
+    fn transcript(&mut self, slug: &Slug, harness: &Harness) -> Option<PathBuf> {
         let known = self.known.entry(slug.clone()).or_default();
         let dir = self.spools.join(slug.as_str());
         for entry in spool::read_after(&dir, known.last.as_deref()).unwrap_or_default() {

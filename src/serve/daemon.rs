@@ -18,10 +18,11 @@ use crate::base::failure::Failure;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
-use crate::core::config::{Config, HarnessName, LiveConfig};
+use crate::core::config::{Config, LiveConfig};
 use crate::core::routing::OwnVoice;
 use crate::core::routing::prompt::Templates;
 use crate::doctor::tool::Tool;
+use crate::host::agents::Agents;
 use crate::host::dispatch;
 use crate::host::notify::Notifier;
 use crate::host::runner::{
@@ -65,8 +66,8 @@ pub struct Setup {
     pub tmux: Option<Tmux>,
     /// This program.
     pub program: Tool,
-    /// The binary of each harness that has one of its own.
-    pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// The agents of this machine.
+    pub agents: Agents,
     /// Whether every session in tmux is resumed at once, not at its next event.
     pub resume_all: bool,
     /// git, for work trees; nothing where no usable one was found.
@@ -119,12 +120,11 @@ impl Daemon {
         let own_voice = OwnVoice::new(*key.bytes());
         let templates = read_templates(&setup.config.routing)?;
         let live = LiveConfig::new(setup.config.clone());
-        let harnesses = setup.harnesses.keys().copied().chain([HarnessName::Demo]).collect();
         let reloader = Reloader::new(
             setup.read.clone(),
             setup.env.clone(),
             live.clone(),
-            harnesses,
+            setup.agents.names(),
             setup.clock.clone(),
         );
         let webhook = &setup.config.webhooks.gh_webhook;
@@ -205,7 +205,7 @@ impl Daemon {
             secret,
             tmux,
             program,
-            harnesses,
+            agents,
             git,
             clock,
             resume_all,
@@ -214,7 +214,7 @@ impl Daemon {
         let workdir = project.join(&config.routing.spawn_workdir);
         let workspaces = work_trees(git, &config, &paths, &live)?;
         let trees = workspaces.as_deref();
-        let lies = (workdir.as_path(), trees);
+        let lies = (workdir.as_path(), trees, &agents);
         rebuild(&registry, &inbox, &paths, tmux.as_ref(), &config.routing, lies, clock.now()).await;
         let tasks = TaskTracker::new();
         let arrived = Arc::new(Notify::new());
@@ -225,7 +225,7 @@ impl Daemon {
         let gate = Arc::new(Gate::new(registry.clone(), live.clone()));
         let process = Arc::new(ProcessRunner::new(ProcessRunnerParts {
             program: program.clone(),
-            harnesses: harnesses.clone(),
+            agents: agents.clone(),
             tmux: tmux.clone(),
             config: live.clone(),
             paths: paths.clone(),
@@ -241,7 +241,7 @@ impl Daemon {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
                 tmux,
                 program,
-                harnesses,
+                agents: agents.clone(),
                 config: live.clone(),
                 paths: paths.clone(),
                 registry: registry.clone(),
@@ -279,7 +279,7 @@ impl Daemon {
                 dispatcher.revive(slug).await;
             }
         }
-        let sight = Sight::new(registry.clone(), &paths);
+        let sight = Sight::new(registry.clone(), agents.harnesses().clone(), &paths);
         let intake = Intake {
             inbox: inbox.clone(),
             registry: registry.clone(),
@@ -300,7 +300,8 @@ impl Daemon {
             age: retention.age.duration(),
             size: Some(retention.size.bytes()).filter(|size| *size > 0).unwrap_or(u64::MAX),
         };
-        tasks.spawn(forget(inbox.clone(), paths.clone(), keep, clock.clone(), stop.clone()));
+        let known = agents.harnesses().clone();
+        tasks.spawn(forget(inbox.clone(), paths.clone(), keep, known, clock.clone(), stop.clone()));
         let about = Arc::new(Status {
             schema: 1,
             version: env!("CARGO_PKG_VERSION").to_owned(),

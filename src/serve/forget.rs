@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use fs_err as fs;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
-use crate::core::config::HarnessName;
-use crate::core::harness::{Harness, Signal};
+use crate::core::config::Identity;
+use crate::core::harness::{Harness, Harnesses, Signal};
 use crate::state::inbox::{Inbox, Keep};
 use crate::state::paths::StatePaths;
 use crate::state::spool;
@@ -31,6 +32,7 @@ pub(super) async fn forget(
     inbox: Inbox,
     paths: StatePaths,
     keep: Keep,
+    harnesses: Harnesses,
     clock: Clock,
     stop: CancellationToken,
 ) {
@@ -46,27 +48,36 @@ pub(super) async fn forget(
             () = stop.cancelled() => return,
             () = tokio::time::sleep(EVERY) => {}
         }
-        tidy(&paths, clock.now());
+        tidy(&paths, &harnesses, clock.now());
     }
 }
 
 /// Removes files that nobody needs any more.
-fn tidy(paths: &StatePaths, now: Timestamp) {
+fn tidy(paths: &StatePaths, harnesses: &Harnesses, now: Timestamp) {
+    let known: Vec<_> =
+        harnesses.names().iter().filter_map(|name| harnesses.get(name).ok()).collect();
+    let tells = |raw: &Value| known.iter().any(|harness| tells_conversation(harness, raw));
     let before = |age| now.checked_sub(age).unwrap_or(now);
     let spools = fs::read_dir(paths.spool()).into_iter().flatten().filter_map(Result::ok);
     for dir in spools.filter(|entry| entry.path().is_dir()) {
-        report(spool::prune(&dir.path(), before(SIGNALS), is_ready).map(drop));
+        report(spool::prune(&dir.path(), before(SIGNALS), tells).map(drop));
     }
     report(remove_old(&paths.texts(), before(TEXTS)));
     report(remove_old(&paths.traces(), before(TRACES)));
 }
 
 /// A receiver that adopts an agent learns from the last of these which
-/// conversation it is and where its transcript is. Every harness writes them in
-/// one form.
-fn is_ready(raw: &serde_json::Value) -> bool {
-    let harness = Harness::named(HarnessName::default());
-    matches!(harness.signal_of(raw), Some(Signal::Ready { .. }))
+/// conversation it is and where its transcript is.
+fn tells_conversation(harness: &Harness, raw: &Value) -> bool {
+    match harness.signal_of(raw) {
+        Some(Signal::Ready { .. }) => true,
+        // Some tell it with each prompt that they take.
+        Some(Signal::Accepted { .. }) => {
+            harness.identity() != Identity::Preassigned
+                && harness.source_of(raw).conversation.is_some()
+        }
+        _ => false,
+    }
 }
 
 fn remove_old(dir: &Path, before: Timestamp) -> std::io::Result<()> {

@@ -352,7 +352,7 @@ impl Intake {
         };
         let mut record = SessionRecord::new(
             recorded,
-            routing.default_harness,
+            routing.default_harness.clone(),
             HarnessSessionId::uuid(random::bytes()),
             self.project.join(&routing.spawn_workdir),
             routing.runner,

@@ -11,8 +11,8 @@ use crate::base::failure::chain;
 use crate::base::ids::{HarnessSessionId, Slug};
 use crate::base::random;
 use crate::core::config::{Routing, RunnerKind};
-use crate::core::harness::Harness;
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
+use crate::host::agents::Agents;
 use crate::host::runner::SignalLog;
 use crate::host::tmux::{Tmux, pane_of};
 use crate::host::workspace::Workspaces;
@@ -28,7 +28,7 @@ pub(super) async fn rebuild(
     paths: &StatePaths,
     tmux: Option<&Tmux>,
     routing: &Routing,
-    (workdir, trees): (&Path, Option<&Workspaces>),
+    (workdir, trees, agents): (&Path, Option<&Workspaces>, &Agents),
     now: Timestamp,
 ) {
     if !registry.is_swept() {
@@ -50,12 +50,12 @@ pub(super) async fn rebuild(
         }
         let pane = pane_of(&panes, &slug).filter(|pane| pane.is_of(&slug));
         let in_pane = pane.and_then(|pane| pane.conversation.as_deref()?.parse().ok());
-        let conversation = spoken_of(&slug, routing, paths).or(in_pane);
+        let conversation = spoken_of(&slug, routing, agents, paths).or(in_pane);
         let recorded = RecordedItem { reference: item.clone(), title: None, url: None };
         let has_begun = conversation.is_some();
         let mut record = SessionRecord::new(
             recorded,
-            routing.default_harness,
+            routing.default_harness.clone(),
             conversation.unwrap_or_else(|| HarnessSessionId::uuid(random::bytes())),
             workdir.to_path_buf(),
             // A session that stands in tmux was hosted there, whatever is set now.
@@ -92,8 +92,13 @@ pub(super) async fn rebuild(
 }
 
 /// The conversation that the session's agent spoke of last.
-fn spoken_of(slug: &Slug, routing: &Routing, paths: &StatePaths) -> Option<HarnessSessionId> {
-    let harness = Harness::named(routing.default_harness);
+fn spoken_of(
+    slug: &Slug,
+    routing: &Routing,
+    agents: &Agents,
+    paths: &StatePaths,
+) -> Option<HarnessSessionId> {
+    let harness = agents.harnesses().get(&routing.default_harness).ok()?;
     let mut log = SignalLog::new(harness, &paths.spool().join(slug.as_str()));
     log.refresh().ok()?;
     log.conversation().cloned()

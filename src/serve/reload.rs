@@ -74,7 +74,7 @@ struct Taken {
 
 impl Reloader {
     /// One for the file that was read into `read`. `live` is what the receiver
-    /// runs with; `harnesses` are those whose binaries it has.
+    /// runs with; `harnesses` are those that new sessions can have.
     pub fn new(
         read: config_file::Read,
         env: Env,
@@ -105,7 +105,7 @@ impl Reloader {
         let mut next = read.config;
         next.keep_from(&taken.config);
         if !harnesses.contains(&next.routing.default_harness) {
-            next.routing.default_harness = taken.config.routing.default_harness;
+            next.routing.default_harness = taken.config.routing.default_harness.clone();
             for change in &mut changes {
                 change.applied &= change.key != "routing.defaultHarness";
             }

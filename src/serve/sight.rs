@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::base::failure::chain;
 use crate::core::config::Routing;
 use crate::core::event::{Event, What};
+use crate::core::harness::Harnesses;
 use crate::core::routing::{SessionView, View};
 use crate::state::inbox::InboxReader;
 use crate::state::paths::StatePaths;
@@ -23,8 +24,8 @@ pub struct Sight {
 
 impl Sight {
     /// Looks at the sessions of this registry and at the spools beside the state.
-    pub fn new(registry: Registry, paths: &StatePaths) -> Self {
-        Self { registry, agents_words: AgentsWords::new(paths.spool()) }
+    pub fn new(registry: Registry, harnesses: Harnesses, paths: &StatePaths) -> Self {
+        Self { registry, agents_words: AgentsWords::new(paths.spool(), harnesses) }
     }
 
     /// What is known when an event is decided about that came in `at` this time.
@@ -42,7 +43,7 @@ impl Sight {
             .iter()
             .any(|user| user.eq_ignore_ascii_case(&event.sender.login));
         if let Some(text) = event.spoken().filter(|_| is_listed) {
-            let sessions = records.iter().map(|(slug, record)| (slug, record.harness));
+            let sessions = records.iter().map(|(slug, record)| (slug, &record.harness));
             view.said_by_agent = self.agents_words.hold(text, at, sessions);
         }
         if let What::Check(check) = &event.what {

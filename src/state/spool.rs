@@ -39,9 +39,12 @@ const KEPT: usize = 16 * 1024;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What is kept of a signal that is too large even with its texts cut.
-const NEEDED: [&str; 7] = [
+const NEEDED: [&str; 10] = [
     "hook_event_name",
     "session_id",
+    "sessionId",
+    "conversation_id",
+    "stopReason",
     "transcript_path",
     "prompt",
     "reason",

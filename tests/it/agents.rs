@@ -1,6 +1,7 @@
 //! Agents in real panes: what is typed into them, what their screens and their
 //! spools say. The server is private to each test.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use the_loop::base::ids::{HarnessSessionId, Marker};
 use the_loop::core::config::HarnessName;
-use the_loop::core::harness::{Harness, Signal, StartSpec};
+use the_loop::core::harness::{Harness, Harnesses, Signal, StartSpec};
 use the_loop::core::inject::screen::{Activity, InputBox, Reading, Screen};
 use the_loop::state::spool;
 
@@ -38,15 +39,20 @@ impl Drop for Pane {
 }
 
 impl Pane {
-    fn new(harness: HarnessName) -> Self {
+    fn new(harness: &HarnessName) -> Self {
         let dir = tempfile::Builder::new().prefix("agents-").tempdir_in("/tmp").unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
         let session = HarnessSessionId::uuid([1; 16]);
-        Self { dir, harness: Harness::named(harness), session, resume: false }
+        Self {
+            dir,
+            harness: Harnesses::new(&BTreeMap::new(), None).get(harness).unwrap(),
+            session,
+            resume: false,
+        }
     }
 
     fn demo() -> Self {
-        let pane = Self::new(HarnessName::Demo);
+        let pane = Self::new(&HarnessName::Demo);
         pane.launch(Path::new(SELF));
         pane.wait_until_ready();
         pane
@@ -54,7 +60,7 @@ impl Pane {
 
     /// The fake in Claude's place, with this script.
     fn fake(script: &Value) -> Self {
-        let pane = Self::new(HarnessName::Claude);
+        let pane = Self::new(&HarnessName::Claude);
         pane.script(script);
         pane.launch(Path::new(FAKE));
         pane
@@ -84,6 +90,8 @@ impl Pane {
             hook_command: &hook,
             extra_args: &[],
             cwd: &self.work(),
+            trusted: true,
+            version: None,
         });
         let mut env = plan.env;
         env.push((spool::DIR_VAR.into(), self.spool().to_str().unwrap().into()));
@@ -194,7 +202,7 @@ impl Pane {
         let at = self.state("#{cursor_x},#{cursor_y}");
         let (x, y) = at.split_once(',').unwrap_or(("0", "0"));
         let cursor = (x.parse().unwrap_or(0), y.parse().unwrap_or(0));
-        self.harness.read_screen(&Screen { text: &self.shown(), cursor, columns: 120 })
+        self.harness.read_screen(&Screen { text: &self.shown(), cursor, columns: 120, title: "" })
     }
 
     fn signals(&self) -> Vec<Signal> {
@@ -356,7 +364,7 @@ fn the_demo_agent_draws_its_box_again_in_a_window_of_another_size() {
         let at = pane.state("#{cursor_x},#{cursor_y},#{pane_width}");
         let at: Vec<u16> = at.split(',').map(|n| n.parse().unwrap_or(0)).collect();
         let text = pane.shown();
-        let screen = Screen { text: &text, cursor: (at[0], at[1]), columns: at[2] };
+        let screen = Screen { text: &text, cursor: (at[0], at[1]), columns: at[2], title: "" };
         let input = pane.harness.read_screen(&screen).input;
         at[2] == 90 && input == InputBox::Holds { text: "draft".into() }
     });
@@ -483,7 +491,7 @@ fn a_conversation_is_resumed_only_when_it_exists() {
 
 #[test]
 fn a_missing_program_is_named_in_the_pane() {
-    let pane = Pane::new(HarnessName::Claude);
+    let pane = Pane::new(&HarnessName::Claude);
     pane.launch(Path::new("/nowhere/claude"));
     pane.wait_until_dead();
     let shown = pane.last_words();
@@ -495,7 +503,7 @@ fn a_missing_program_is_named_in_the_pane() {
 
 #[test]
 fn a_launched_agent_has_exactly_the_stored_environment() {
-    let pane = Pane::new(HarnessName::Demo);
+    let pane = Pane::new(&HarnessName::Demo);
     let file = pane.dir.path().join("launch.json");
     let os = |text: &str| json!({ "Unix": text.as_bytes() });
     let stored = json!({

@@ -162,7 +162,7 @@ pub(crate) fn finding<'a>(report: &'a Value, id: &str) -> &'a Value {
 pub(crate) const SYSTEM: &str = "/usr/local/bin:/usr/bin:/bin";
 
 fn needs(runner: RunnerKind, harness: HarnessName, web: bool) -> Needs {
-    Needs { runner: Some(runner), harness: Some(harness), web, workspace: false }
+    Needs { runner: Some(runner), harness: Some(harness), web, ..Needs::default() }
 }
 
 #[test]

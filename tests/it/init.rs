@@ -382,7 +382,7 @@ async fn on_a_terminal_it_asks_and_enter_takes_what_is_proposed() {
         ("Repositories to listen to [octo/hello]: ", ""),
         ("GitHub logins to listen to [none]: ", "not a/login"),
         ("is no GitHub login", "alice, @bob"),
-        ("Agent (claude, demo) [claude]: ", "demo"),
+        ("Agent (claude, codex, copilot, cursor, demo, gemini, opencode) [claude]: ", "demo"),
         ("Hosted in (tmux, process) [tmux]: ", ""),
         ("Start a session (never, labeled, always) [labeled]: ", ""),
         ("The label that arms an issue [the-loop: auto-execute]: ", "go"),

@@ -13,6 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::mock_models::{self, Answer, Event};
+
 /// The mock; it ends when this is dropped.
 pub struct MockApi {
     pub url: String,
@@ -58,6 +60,15 @@ impl MockApi {
     }
 }
 
+impl MockApi {
+    /// The whole of the last request of the conversation, as text.
+    pub fn conversation(&self) -> String {
+        let requests = self.requests.lock().unwrap();
+        let last = requests.iter().rfind(|request| is_main(request));
+        last.map(mock_models::conversation).unwrap_or_default()
+    }
+}
+
 /// Requests for titles and the like bring no tools.
 fn is_main(request: &Value) -> bool {
     request["tools"].as_array().is_some_and(|tools| !tools.is_empty())
@@ -90,6 +101,9 @@ async fn answer(stream: TcpStream, seen: &Mutex<Vec<Value>>) -> std::io::Result<
     let (method, path) = (words.next().unwrap(), words.next().unwrap());
     let plain = match (method, path.split('?').next().unwrap()) {
         ("POST", "/v1/messages") => None,
+        ("POST", path) if path.ends_with("/responses") || path.ends_with("/completions") => None,
+        ("POST", path) if path.contains("GenerateContent") || path.contains(":count") => None,
+        ("POST", path) if path.contains(":generateContent") => None,
         ("POST", "/v1/messages/count_tokens") => Some(json!({ "input_tokens": 10 })),
         _ => Some(json!({ "data": [], "has_more": false })),
     };
@@ -97,6 +111,11 @@ async fn answer(stream: TcpStream, seen: &Mutex<Vec<Value>>) -> std::io::Result<
         return reply(&mut stream, &value).await;
     }
     seen.lock().unwrap().push(request.clone());
+    match mock_models::answer(path, &request) {
+        Some(Answer::Whole(value)) => return reply(&mut stream, &value).await,
+        Some(Answer::Stream(events)) => return play(&mut stream, events).await,
+        None => {}
+    }
     let (block, slow) = turn(&request);
     let stop = if block["type"] == "tool_use" { "tool_use" } else { "end_turn" };
     let usage = json!({ "input_tokens": 10, "output_tokens": 5 });
@@ -172,6 +191,21 @@ fn turn(request: &Value) -> (Value, Duration) {
     }
     let slow = word("slow").map_or(short, |ms| Duration::from_millis(ms.parse().unwrap()));
     (text, slow)
+}
+
+async fn play(stream: &mut BufReader<TcpStream>, events: Vec<Event>) -> std::io::Result<()> {
+    stream
+        .write_all(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
+        )
+        .await?;
+    for (name, data, wait) in events {
+        tokio::time::sleep(wait).await;
+        let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
+        stream.write_all(format!("{name}data: {data}\n\n").as_bytes()).await?;
+        stream.flush().await?;
+    }
+    stream.shutdown().await
 }
 
 async fn reply(stream: &mut BufReader<TcpStream>, value: &Value) -> std::io::Result<()> {

@@ -197,13 +197,22 @@ async fn a_prompt_of_a_megabyte_arrives_whole() {
     label(&world, "d-1").await;
     world.reaches("d-1", "delivered").await;
     world.end(Signal::TERM);
-    // Longer than routing makes one: put into the queue by hand.
+    // Longer than routing makes one.
+    let prompt = put_into_the_queue(&world, "long-1", &"ab c".repeat(1 << 18)).await;
+    world.start().await;
+    world.reaches("long-1", "delivered").await;
+    assert!(prompts(&world)[1] == prompt);
+}
+
+/// Puts a prompt of any length into the queue of the session, by hand, while no
+/// receiver runs; gives the prompt.
+pub async fn put_into_the_queue(world: &World, id: &str, text: &str) -> String {
     let item: the_loop::base::ids::WorkItem = "o/r#1".parse().unwrap();
     let marker = the_loop::base::ids::Marker::new([7; 16]);
-    let prompt = format!("[the-loop event {marker}]\n{}\nend", "ab c".repeat(1 << 18));
+    let prompt = format!("[the-loop event {marker}]\n{text}\nend");
     let inbox = Inbox::open(&world.state_dir().join("inbox.db"), Clock::System).unwrap();
     let message = LocalMessage { item: item.clone(), text: Some("long".to_owned()), now: false };
-    let id: the_loop::base::ids::DeliveryId = "long-1".parse().unwrap();
+    let id: the_loop::base::ids::DeliveryId = id.parse().unwrap();
     inbox.accept(message.into_delivery(id.clone())).await.unwrap();
     let route = Route {
         slug: item.slug(),
@@ -219,9 +228,7 @@ async fn a_prompt_of_a_megabyte_arrives_whole() {
     let step = Step { delivery: id, state, reason, detail: None, route: Some(route) };
     inbox.record(vec![step]).await.unwrap();
     inbox.close();
-    world.start().await;
-    world.reaches("long-1", "delivered").await;
-    assert!(prompts(&world)[1] == prompt);
+    prompt
 }
 
 #[tokio::test]

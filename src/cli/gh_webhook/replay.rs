@@ -11,6 +11,7 @@ use crate::base::text::visible;
 use crate::cli::Context;
 use crate::cli::setup::Loaded;
 use crate::core::event;
+use crate::core::harness::Harnesses;
 use crate::core::routing::{self, Action, OwnVoice, prompt};
 use crate::serve::control;
 use crate::serve::sight::Sight;
@@ -111,7 +112,11 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
     let voice = OwnVoice::new(*key.bytes());
     let config = &loaded.config.routing;
     let registry = Registry::open(&loaded.paths.registry);
-    let mut sight = Sight::new(registry, &loaded.paths);
+    let mut sight = Sight::new(
+        registry,
+        Harnesses::new(&loaded.config.harnesses, context.env.home()),
+        &loaded.paths,
+    );
     let view = sight.view(&inbox, config, &event, delivery.received_at);
     let decision = routing::decide(&event, config, &view, &voice);
     let mut text = format!("{:<8} {}", decision.action.as_str(), decision.reason);

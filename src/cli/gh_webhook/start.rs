@@ -1,6 +1,5 @@
 //! `the-loop gh-webhook start`.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use crate::cli::setup::Loaded;
 use crate::core::config::{HarnessName, RunnerKind};
 use crate::doctor;
 use crate::doctor::tool::{Tool, ToolId};
+use crate::host::agents::Agents;
 use crate::host::tmux::{Server, Tmux};
 use crate::serve::daemon::{Daemon, Setup};
 use crate::serve::receiver::Secret;
@@ -194,27 +194,29 @@ async fn check(
     if tmux.is_none() && config.routing.runner == RunnerKind::Tmux {
         return Err(Failure::refused("tmux was not found").hint("run `the-loop doctor`"));
     }
-    let harnesses: BTreeMap<HarnessName, Tool> = report
-        .tool(ToolId::Claude)
-        .map(|tool| (HarnessName::Claude, tool.clone()))
-        .into_iter()
-        .collect();
     let git = match report.tool(ToolId::Git) {
         Some(tool) => Some(tool.clone()),
         // Sessions from before may have work trees, whatever new ones have.
         None => doctor::find(ToolId::Git, &context.env, &dirs, &config.tools).await,
     };
+    let program = Tool::this_program(&context.env);
+    let agents = Agents::new(&config, program.clone(), context.env.clone(), dirs);
+    let agents = match report.tool(ToolId::Claude) {
+        Some(tool) => agents.with(HarnessName::Claude, tool.clone()),
+        None => agents,
+    };
+    let for_agents = [&tmux, &git, &report.tool(ToolId::Ttyd).cloned()].map(Option::clone);
     Ok(Setup {
+        agents: agents.finding(for_agents.into_iter().flatten()),
         resume_all: args.resume_all,
         git,
         tmux: tmux.map(|tmux| crate::cli::tools::server_of(tmux, &config, &paths)),
-        program: Tool::this_program(&context.env),
+        program,
         config,
         read,
         env: context.env.clone(),
         paths,
         secret,
-        harnesses,
         clock: Clock::System,
     })
 }

@@ -1,19 +1,16 @@
 //! `the-loop sessions attach` for a headless session: a person takes the
 //! conversation over on this terminal, with the harness's own resume.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use super::{Context, Failure, Loaded, Slug};
 use crate::base::files::atomic;
 use crate::base::files::lock::{LockError, LockFile};
-use crate::core::config::HarnessName;
-use crate::core::harness::Harness;
 use crate::core::session::SessionRecord;
-use crate::doctor;
-use crate::doctor::tool::{Tool, ToolId};
-use crate::host::runner::{SignalLog, resume_invocation};
+use crate::doctor::tool::Tool;
+use crate::host::agents::{Agents, Form};
+use crate::host::runner::SignalLog;
 use crate::state::drive::Drive;
 use crate::state::turns::Turns;
 
@@ -40,11 +37,13 @@ pub(super) fn run(
         // What the turns wrote meanwhile counts: a fresh conversation has another id.
         let record = super::resolve(loaded, record.work_item.reference.short().as_str())
             .map_or_else(|_| record.clone(), |(_, record)| record);
-        let record = with_what_was_taken(loaded, slug, record);
         let program = Tool::this_program(&context.env);
-        let harnesses = harnesses(context, loaded, record.harness).await?;
+        let agents = agents(context, loaded, program.clone())?;
+        let record = with_what_was_taken(loaded, &agents, slug, record);
         let routing = &loaded.config.routing;
-        let invocation = resume_invocation(&program, &harnesses, routing, &loaded.paths, &record)
+        let invocation = agents
+            .invocation(routing, &loaded.paths, &record, Form::Terminal)
+            .await
             .map_err(|text| Failure::refused(format!("cannot attach: {text}")))?;
         let invocation = match context.env.var_os("TERM") {
             Some(term) => invocation.env("TERM", term),
@@ -78,9 +77,15 @@ pub(super) fn run(
 }
 
 /// The entry, with a conversation that was begun while no receiver noted it.
-fn with_what_was_taken(loaded: &Loaded, slug: &Slug, mut record: SessionRecord) -> SessionRecord {
+fn with_what_was_taken(
+    loaded: &Loaded,
+    agents: &Agents,
+    slug: &Slug,
+    mut record: SessionRecord,
+) -> SessionRecord {
+    let Ok(harness) = agents.of(&record) else { return record };
     let spool = loaded.paths.spool().join(slug.as_str());
-    let mut signals = SignalLog::new(Harness::named(record.harness), &spool);
+    let mut signals = SignalLog::new(harness, &spool);
     // What cannot be read says nothing: the entry counts.
     if signals.refresh().is_ok() && signals.has_begun(&record.harness_session_id) {
         record.conversation_started = true;
@@ -143,20 +148,7 @@ async fn await_turn(
     }
 }
 
-async fn harnesses(
-    context: &Context,
-    loaded: &Loaded,
-    name: HarnessName,
-) -> Result<BTreeMap<HarnessName, Tool>, Failure> {
-    let mut found = BTreeMap::new();
-    if name == HarnessName::Claude {
-        let dirs = context.dirs()?;
-        let tool = doctor::find(ToolId::Claude, &context.env, &dirs, &loaded.config.tools).await;
-        let tool = tool.ok_or_else(|| {
-            Failure::refused("the harness `claude` was not found")
-                .hint("`the-loop doctor` says what is missing")
-        })?;
-        found.insert(name, tool);
-    }
-    Ok(found)
+/// The agents of this machine, for a command that starts one.
+fn agents(context: &Context, loaded: &Loaded, program: Tool) -> Result<Agents, Failure> {
+    Ok(Agents::new(&loaded.config, program, context.env.clone(), context.dirs()?))
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::{Context, Failure, Loaded, SessionRecord, SessionStatus, Slug, registry, tools};
 use crate::base::text::visible;
-use crate::core::harness::{AgentStatus, Harness};
-use crate::core::inject::screen::{Activity, InputBox, Screen};
+use crate::core::harness::{AgentStatus, Harnesses};
+use crate::core::inject::screen::{Activity, InputBox, Reading, Screen};
 use crate::host::status;
 use crate::host::tmux::{Look, Pane, PaneState, Tmux, pane_of};
 use crate::state::drive::Drive;
@@ -105,14 +105,15 @@ impl Live {
             let pids = tmux.pids().await.unwrap_or_default();
             let home = context.env.var_os("HOME").map(Path::new);
             let mut seen = BTreeMap::new();
+            let harnesses = Harnesses::new(&loaded.config.harnesses, context.env.home());
             for (slug, record) in hosted {
                 let pane = pane_of(&panes, slug);
                 let says = pane.zip(home).and_then(|(pane, home)| {
                     let pid = *pids.get(&pane.pane_id)?;
-                    let harness = Harness::named(record.harness);
-                    status::read(harness, home, pid, &record.harness_session_id)
+                    let harness = harnesses.get(&record.harness).ok()?;
+                    status::read(&harness, home, pid, &record.harness_session_id)
                 });
-                if let Some(state) = state_of(&tmux, pane, record, says).await {
+                if let Some(state) = state_of(&tmux, &harnesses, pane, record, says).await {
                     seen.insert(slug.clone(), state);
                 }
             }
@@ -168,6 +169,7 @@ fn at_rest(record: &SessionRecord) -> Option<Seen> {
 /// What a session's agent does; `None` leaves the recorded status.
 async fn state_of(
     tmux: &Tmux,
+    harnesses: &Harnesses,
     pane: Option<&Pane>,
     record: &SessionRecord,
     says: Option<AgentStatus>,
@@ -179,10 +181,12 @@ async fn state_of(
     if !pane.is_of(&record.slug()) {
         return Some("foreign".into());
     }
-    let harness = Harness::named(record.harness);
+    let harness = harnesses.get(&record.harness).ok();
     let read = |look: &Look| {
-        let Look { screen: text, cursor, columns, .. } = look;
-        harness.read_screen(&Screen { text, cursor: *cursor, columns: *columns })
+        let Look { screen: text, cursor, columns, title, .. } = look;
+        let screen = Screen { text, cursor: *cursor, columns: *columns, title };
+        // Of one that is no longer declared no screen is known.
+        harness.as_ref().map_or(Reading::UNKNOWN, |harness| harness.read_screen(&screen))
     };
     let mut look = tmux.look(pane).await.ok()?;
     if look.state == PaneState::Live && read(&look).activity == Activity::Unknown {

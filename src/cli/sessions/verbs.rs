@@ -10,7 +10,7 @@ use crate::base::failure::Kind;
 use crate::base::ids::{HarnessSessionId, WorkItem};
 use crate::base::random;
 use crate::core::config::{HarnessName, RunnerKind};
-use crate::core::harness::Harness;
+use crate::core::harness::Harnesses;
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 use crate::serve::control::{self, SessionVerb, VerbError};
 
@@ -43,7 +43,7 @@ pub(super) struct RegisterArgs {
     item: String,
 
     /// The agent, instead of `routing.defaultHarness`
-    #[arg(long, value_name = "NAME", value_parser = ["claude", "demo"])]
+    #[arg(long, value_name = "NAME")]
     harness: Option<String>,
 
     /// The directory to work in, instead of `routing.spawnWorkdir`
@@ -99,13 +99,13 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
     let loaded = context.load()?;
     let item = work_item(&args.item)?;
     let routing = &loaded.config.routing;
-    let harness = match args.harness.as_deref() {
-        Some("demo") => HarnessName::Demo,
-        Some(_) => HarnessName::Claude,
-        None => routing.default_harness,
+    let harnesses = Harnesses::new(&loaded.config.harnesses, context.env.home());
+    let harness = match &args.harness {
+        Some(name) => named(&harnesses, name)?,
+        None => routing.default_harness.clone(),
     };
     if let Some(id) = &args.session_id
-        && !Harness::named(harness).may_call(id)
+        && !harnesses.get(&harness).is_ok_and(|harness| harness.may_call(id))
     {
         let name = harness.as_str();
         let said = format!("`--session-id`: `{id}` is not a UUID, and {name} takes no other");
@@ -162,6 +162,16 @@ pub(super) fn link(context: &Context, args: &LinkArgs) -> Result<ExitCode, Failu
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The harness that a person names.
+fn named(harnesses: &Harnesses, name: &str) -> Result<HarnessName, Failure> {
+    let found = harnesses.names().into_iter().find(|known| known.as_str() == name);
+    found.ok_or_else(|| {
+        let name = crate::base::text::visible(name);
+        Failure::new(Kind::Usage, format!("`--harness`: no harness `{name}` is known"))
+            .hint(format!("there is {}", harnesses.list()))
+    })
 }
 
 fn work_item(text: &str) -> Result<WorkItem, Failure> {

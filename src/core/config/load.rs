@@ -14,6 +14,7 @@ use super::values::NO_PASSWORD;
 use super::walk::{Fault, FaultKind, Found};
 use crate::base::text::{cap, visible};
 
+mod harnesses;
 mod syntax;
 
 /// The size beyond which a file is not looked at.
@@ -66,6 +67,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
     }
     let config =
         Config::deserialize(&tree).map_err(|fault| explain(file, text, &fault.arrived()))?;
+    harnesses::check(file, text, &config)?;
     match config.clash() {
         Some(clash) => {
             let path: Vec<_> = clash.key.split('.').map(|key| Step::Key(key.to_owned())).collect();

@@ -13,9 +13,11 @@ use super::values;
 use crate::base::ids::Repo;
 
 mod events;
+mod harness;
 mod terminal;
 
 pub use events::{EVENT_NAMES, EVENTS};
+pub use harness::*;
 pub use terminal::*;
 
 /// The whole configuration file.
@@ -26,8 +28,9 @@ pub struct Config {
     pub routing: Routing,
     /// Where events come in.
     pub webhooks: Webhooks,
-    /// Agents that are not built in, by name.
-    pub harnesses: BTreeMap<String, DeclaredHarness>,
+    /// Agents that are not built in, by name. One of a shipped name changes only
+    /// what it says.
+    pub harnesses: BTreeMap<DeclaredName, DeclaredHarness>,
     /// Which binaries are used.
     pub tools: Tools,
     /// What is said and asked on GitHub.
@@ -143,40 +146,6 @@ impl RunnerKind {
     }
 }
 
-/// A harness by its name.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Default,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum HarnessName {
-    /// Claude Code.
-    #[default]
-    Claude,
-    /// The agent that is part of this program and only echoes.
-    Demo,
-}
-
-impl HarnessName {
-    /// The name as it is written in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Demo => "demo",
-        }
-    }
-}
-
 /// `routing.spawnOnUnmatched`: when an event without a session starts one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -246,22 +215,6 @@ impl Default for GhWebhook {
     }
 }
 
-/// `harnesses.<name>`: an agent that is not built in.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct DeclaredHarness {
-    /// The command that starts a conversation.
-    pub spawn: Vec<String>,
-    /// The command that goes on with one.
-    pub resume: Vec<String>,
-    /// The command that runs one turn without a terminal.
-    pub one_shot: Vec<String>,
-    /// What the screen shows when it waits for input.
-    pub ready: Option<String>,
-    /// What the screen shows while it works.
-    pub busy: Option<String>,
-}
-
 /// `github`: what is said and asked on GitHub.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -306,6 +259,8 @@ pub struct Tools {
     pub git: ToolConfig,
     /// The claude binary.
     pub claude: ToolConfig,
+    /// The cursor-agent binary.
+    pub cursor: ToolConfig,
 }
 
 /// `tools.prefer`: which kind of binary wins when both work.

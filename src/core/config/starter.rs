@@ -94,7 +94,7 @@ impl Starter {
         let mut config = Config::default();
         let routing = &mut config.routing;
         routing.runner = self.runner;
-        routing.default_harness = self.harness;
+        routing.default_harness = self.harness.clone();
         routing.spawn_on_unmatched = self.spawn;
         routing.auto_execute_label.clone_from(&self.label);
         routing.authorized_users.clone_from(&self.users);

@@ -4,12 +4,16 @@
 //! Everything goes through the command line of the one start (`--settings`
 //! inline): no file of the user is read or written.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{DeliverProfile, HarnessAdapter, OneShotSpec, Signal, StartPlan, StartSpec, hooks};
-use crate::base::ids::Marker;
+use super::{
+    AgentStatus, DeliverProfile, HarnessAdapter, OneShotSpec, Program, Signal, Source, StartPlan,
+    StartSpec, hooks, status,
+};
+use crate::base::ids::{HarnessSessionId, Marker};
 use crate::core::config::HarnessName;
 use crate::core::inject::screen::{Reading, Screen};
 
@@ -40,6 +44,10 @@ pub struct Claude;
 impl HarnessAdapter for Claude {
     fn name(&self) -> HarnessName {
         HarnessName::Claude
+    }
+
+    fn program(&self) -> Program {
+        Program::Known("claude")
     }
 
     fn start(&self, spec: &StartSpec<'_>) -> StartPlan {
@@ -77,6 +85,11 @@ impl HarnessAdapter for Claude {
         said.contains("is already in use")
     }
 
+    /// It takes UUIDs only.
+    fn may_call(&self, conversation: &HarnessSessionId) -> bool {
+        conversation.is_uuid()
+    }
+
     fn read_screen(&self, screen: &Screen<'_>) -> Reading {
         screen::read(screen)
     }
@@ -91,11 +104,30 @@ impl HarnessAdapter for Claude {
             ack_timeout: Duration::from_secs(5),
             gives_proof: true,
             stashes: true,
+            settles_within: Duration::ZERO,
+            ready_by_screen: false,
         }
     }
 
     fn signal_of(&self, raw: &Value) -> Option<Signal> {
         hooks::signal_of(raw)
+    }
+
+    fn source_of(&self, raw: &Value) -> Source {
+        hooks::source_of(raw)
+    }
+
+    fn status_file(&self, home: &Path, pid: u32) -> Option<PathBuf> {
+        Some(status::file(home, pid))
+    }
+
+    fn status_of(
+        &self,
+        raw: &Value,
+        pid: u32,
+        conversation: &HarnessSessionId,
+    ) -> Option<AgentStatus> {
+        status::read(raw, pid, conversation)
     }
 
     /// A user record, a prompt that was put into the queue, or one that a
@@ -154,8 +186,6 @@ fn settings(hook_command: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn start(resume: bool, extra: &[&str]) -> StartPlan {
@@ -167,6 +197,8 @@ mod tests {
             hook_command: "'/opt/the loop/the-loop' hook",
             extra_args: &extra_args,
             cwd: Path::new("/work"),
+            trusted: true,
+            version: None,
         })
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    DeliverProfile, HarnessAdapter, OneShotSpec, Signal, StartPlan, StartSpec, claude, hooks,
+    DeliverProfile, HarnessAdapter, OneShotSpec, Program, Signal, Source, StartPlan, StartSpec,
+    claude, hooks,
 };
 use crate::base::ids::Marker;
 use crate::core::config::HarnessName;
@@ -21,6 +22,10 @@ pub struct Demo;
 impl HarnessAdapter for Demo {
     fn name(&self) -> HarnessName {
         HarnessName::Demo
+    }
+
+    fn program(&self) -> Program {
+        Program::ThisProgram
     }
 
     fn start(&self, spec: &StartSpec<'_>) -> StartPlan {
@@ -61,11 +66,17 @@ impl HarnessAdapter for Demo {
             ack_timeout: Duration::from_secs(3),
             gives_proof: true,
             stashes: false,
+            settles_within: Duration::ZERO,
+            ready_by_screen: false,
         }
     }
 
     fn signal_of(&self, raw: &Value) -> Option<Signal> {
         hooks::signal_of(raw)
+    }
+
+    fn source_of(&self, raw: &Value) -> Source {
+        hooks::source_of(raw)
     }
 
     /// It keeps no transcript; its spool says everything.

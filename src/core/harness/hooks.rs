@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::Signal;
+use super::{Signal, Source};
 use crate::base::text::{cap, visible};
 
 /// What one hook's input means.
@@ -35,6 +35,15 @@ pub(super) fn signal_of(raw: &Value) -> Option<Signal> {
             reason => Some(Signal::Ended { reason: one_line(reason) }),
         },
         _ => None,
+    }
+}
+
+/// Which conversation a record is of.
+pub(super) fn source_of(raw: &Value) -> Source {
+    let text = |key: &str| raw.get(key).and_then(Value::as_str);
+    Source {
+        conversation: text("session_id").and_then(|id| id.parse().ok()),
+        transcript: text("transcript_path").filter(|path| !path.is_empty()).map(PathBuf::from),
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Screen<'a> {
     pub cursor: (u16, u16),
     /// The pane's width.
     pub columns: u16,
+    /// The pane's title, as the program set it.
+    pub title: &'a str,
 }
 
 /// What a screen says.
@@ -69,6 +71,11 @@ pub enum InputBox {
         /// The text as it is shown.
         text: String,
     },
+    /// The end of a text that is longer than the box, which shows no more of it.
+    Tail {
+        /// The end as it is shown.
+        text: String,
+    },
     /// A pasted text that the harness shows as a placeholder, and nothing else.
     Placeholder {
         /// The placeholder as it is shown.
@@ -99,7 +106,13 @@ impl Reading {
             InputBox::Holds { text } => {
                 without_space(text).contains(marker.as_str()) && is_shown_as(prompt, text)
             }
-            InputBox::Placeholder { text } => placeholder_lines(text) == Some(lines_of(prompt)),
+            // That nothing else stands above, only the box before the paste says.
+            InputBox::Tail { text } => {
+                without_space(text).contains(marker.as_str()) && ends_as(prompt, text)
+            }
+            InputBox::Placeholder { text } => {
+                whole_placeholder(text).is_some_and(|size| size.fits(prompt))
+            }
         }
     }
 
@@ -108,11 +121,12 @@ impl Reading {
     pub fn shows(&self, prompt: &str, marker: &Marker) -> bool {
         match &self.input {
             InputBox::Absent | InputBox::Empty => false,
-            InputBox::Holds { text } | InputBox::Placeholder { text } => {
+            InputBox::Holds { text } | InputBox::Tail { text } | InputBox::Placeholder { text } => {
                 let text = without_space(text);
                 text.contains(marker.as_str())
                     || text.contains("[the-loopevent")
-                    || placeholders(&text).any(|(_, lines)| lines == lines_of(prompt))
+                    || text.contains("[endofevent")
+                    || placeholders(&text).any(|(_, size)| size.fits(prompt))
             }
         }
     }
@@ -126,11 +140,11 @@ impl Reading {
             return None;
         };
         let all = without_space(text);
-        let fitting = placeholders(&all).filter(|(_, lines)| *lines == lines_of(prompt)).count();
+        let fitting = placeholders(&all).filter(|(_, size)| size.fits(prompt)).count();
         // Which of two is ours, nobody knows.
-        let one = match fitting {
-            0 => None,
-            1 => Some(lines_of(prompt)),
+        let is_placeholder = match fitting {
+            0 => false,
+            1 => true,
             _ => return None,
         };
         let row = before.rsplit('\n').next().unwrap_or_default();
@@ -140,18 +154,21 @@ impl Reading {
             if lefts > 0 && head.ends_with(char::is_whitespace) {
                 return None;
             }
-            Some(Removal { lefts, backspaces: backspaces(&without_space(head), prompt, one)? })
+            Some(Removal {
+                lefts,
+                backspaces: backspaces(&without_space(head), prompt, is_placeholder)?,
+            })
         })
     }
 }
 
 /// How many Backspaces take `prompt` away from the end of `head`, which has no
-/// white space; `placeholder` has so many lines where that is how it is shown.
-fn backspaces(head: &str, prompt: &str, placeholder: Option<usize>) -> Option<usize> {
-    if let Some(ours) = placeholder {
+/// white space; `is_placeholder` where it is shown as one.
+fn backspaces(head: &str, prompt: &str, is_placeholder: bool) -> Option<usize> {
+    if is_placeholder {
         // A placeholder goes with one key.
         let last = placeholders(head).last();
-        return last.is_some_and(|(end, lines)| end == head.len() && lines == ours).then_some(1);
+        return last.is_some_and(|(end, size)| end == head.len() && size.fits(prompt)).then_some(1);
     }
     // A key takes a whole letter, whatever it is made of: only where each
     // character is a letter is their number known.
@@ -160,34 +177,65 @@ fn backspaces(head: &str, prompt: &str, placeholder: Option<usize>) -> Option<us
     (is_plain && is_behind && !prompt.ends_with('\n')).then(|| prompt.chars().count())
 }
 
-/// How many lines a placeholder such as `[Pasted text #1 +29 lines]` stands
-/// for; `None` when the text is not exactly one placeholder.
-pub fn placeholder_lines(text: &str) -> Option<usize> {
-    let inner = text.trim().strip_prefix("[Pasted text #")?.strip_suffix(']')?;
-    let (number, more) = match inner.split_once(" +") {
-        Some((number, more)) => {
-            let more = more.strip_suffix(" lines").or_else(|| more.strip_suffix(" line"))?;
-            (number, more.parse().ok()?)
+/// Whether a text is exactly one placeholder of a paste, such as
+/// `[Pasted text #1 +29 lines]`, `[Pasted Content 3401 chars]`,
+/// `[Pasted Text: 62 lines]` or `[Paste #1 - 62 lines]`.
+pub fn is_placeholder(text: &str) -> bool {
+    whole_placeholder(text).is_some()
+}
+
+/// How much a placeholder stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Lines(usize),
+    Chars(usize),
+}
+
+impl Size {
+    fn fits(self, prompt: &str) -> bool {
+        match self {
+            Self::Lines(lines) => lines == lines_of(prompt),
+            Self::Chars(chars) => chars == prompt.chars().count(),
         }
-        None => (inner, 0_usize),
-    };
-    number.parse::<u32>().ok()?;
-    more.checked_add(1)
+    }
+
+    /// Reads what stands between the brackets, without white space.
+    fn read(inner: &str) -> Option<Self> {
+        let lines = |text: &str| text.trim_end_matches('s').strip_suffix("line")?.parse().ok();
+        if let Some(rest) = inner.strip_prefix("Pastedtext#") {
+            let (number, more) = match rest.split_once('+') {
+                Some((number, more)) => (number, lines(more)?),
+                None => (rest, 0_usize),
+            };
+            number.parse::<u32>().ok()?;
+            return more.checked_add(1).map(Self::Lines);
+        }
+        if let Some(rest) = inner.strip_prefix("Paste#") {
+            let (number, count) = rest.split_once('-')?;
+            number.parse::<u32>().ok()?;
+            return lines(count).map(Self::Lines);
+        }
+        let rest = ["PastedContent", "PastedText:"].iter().find_map(|p| inner.strip_prefix(p))?;
+        match rest.strip_suffix("chars") {
+            Some(chars) => chars.parse().ok().map(Self::Chars),
+            None => lines(rest).map(Self::Lines),
+        }
+    }
+}
+
+fn whole_placeholder(text: &str) -> Option<Size> {
+    let text = without_space(text);
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    (!inner.contains(['[', ']'])).then(|| Size::read(inner)).flatten()
 }
 
 /// The placeholders in a text without white space: where each ends, and how
-/// many lines it stands for.
-fn placeholders(text: &str) -> impl Iterator<Item = (usize, usize)> {
-    const BEGIN: &str = "[Pastedtext#";
-    text.match_indices(BEGIN).filter_map(|(at, _)| {
-        let inner = text[at + BEGIN.len()..].split(']').next()?;
-        let end = at + BEGIN.len() + inner.len() + 1;
-        let (number, more) = match inner.split_once('+') {
-            Some((number, more)) => (number, more.trim_end_matches('s').strip_suffix("line")?),
-            None => (inner, "0"),
-        };
-        number.parse::<u32>().ok()?;
-        (end <= text.len()).then_some((end, more.parse::<usize>().ok()?.checked_add(1)?))
+/// much it stands for.
+fn placeholders(text: &str) -> impl Iterator<Item = (usize, Size)> {
+    text.match_indices("[Paste").filter_map(|(at, _)| {
+        let inner = text[at + 1..].split(']').next()?;
+        let end = at + inner.len() + 2;
+        (end <= text.len()).then_some((end, Size::read(inner)?))
     })
 }
 
@@ -203,6 +251,22 @@ fn is_shown_as(prompt: &str, text: &str) -> bool {
     for given in prompt.chars().filter(|c| !c.is_whitespace()) {
         let is_next =
             |&c: &char| c == given || (c == char::REPLACEMENT_CHARACTER && !given.is_ascii());
+        if shown.next_if(is_next).is_none() && given.is_ascii() {
+            return false;
+        }
+    }
+    shown.next().is_none()
+}
+
+/// Whether a terminal that was given `prompt` may show `text` as its end.
+fn ends_as(prompt: &str, text: &str) -> bool {
+    let mut shown = text.chars().rev().filter(|c| !c.is_whitespace()).peekable();
+    for given in prompt.chars().rev().filter(|c| !c.is_whitespace()) {
+        let is_next =
+            |&c: &char| c == given || (c == char::REPLACEMENT_CHARACTER && !given.is_ascii());
+        if shown.peek().is_none() {
+            return true;
+        }
         if shown.next_if(is_next).is_none() && given.is_ascii() {
             return false;
         }
@@ -427,6 +491,21 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_ours_is_known_where_the_box_shows_no_more() {
+        let prompt = format!("first\nüber 👍 second\n[end of event {}]", marker());
+        for (text, ours) in [
+            (format!("second\n[end of\nevent {}]", marker()), true),
+            (format!("ber second\n[end of event {}]", marker()), true),
+            (format!("Xsecond\n[end of event {}]", marker()), false),
+            (format!("[end of event {}] x", marker()), false),
+            ("second".to_owned(), false),
+        ] {
+            let reading = holding(InputBox::Tail { text: text.clone() });
+            assert_eq!(reading.holds_only(&prompt, &marker()), ours, "{text}");
+        }
+    }
+
+    #[test]
     fn a_text_without_the_marker_is_never_ours() {
         let reading = holding(InputBox::Holds { text: "hello".into() });
         assert!(!reading.holds_only("hello", &marker()));
@@ -440,14 +519,40 @@ mod tests {
         assert!(placeholder("[Pasted text #1 +29 lines]").holds_only(&prompt, &marker()));
         assert!(!placeholder("[Pasted text #1 +28 lines]").holds_only(&prompt, &marker()));
         assert!(placeholder("[Pasted text #7]").holds_only(&"long ".repeat(200), &marker()));
-        assert_eq!(placeholder_lines("[Pasted text #1 +29 lines] x"), None);
-        assert_eq!(placeholder_lines("[Pasted text #1 +18446744073709551615 lines]"), None);
+        for none in [
+            "[Pasted text #1 +29 lines] x",
+            "[Pasted text #1 +18446744073709551615 lines]",
+            "[Pasted Content chars]",
+            "[Pasted text]",
+        ] {
+            assert!(!is_placeholder(none), "{none}");
+        }
+    }
+
+    #[test]
+    fn each_harness_has_its_own_placeholder() {
+        let prompt = "line\n".repeat(62);
+        let chars = prompt.chars().count();
+        for (text, fits) in [
+            (format!("[Pasted Content {chars} chars]"), true),
+            (format!("[Pasted Content {} chars]", chars + 1), false),
+            ("[Pasted Text: 62 lines]".to_owned(), true),
+            (format!("[Pasted Text: {chars} chars]"), true),
+            ("[Pasted Text: 61 lines]".to_owned(), false),
+            ("[Paste #1 - 62 lines]".to_owned(), true),
+            ("[Paste #1 - 6 lines]".to_owned(), false),
+            ("[Pasted text #3 +61 lines]".to_owned(), true),
+        ] {
+            let reading = holding(InputBox::Placeholder { text: text.clone() });
+            assert_eq!(reading.holds_only(&prompt, &marker()), fits, "{text}");
+            assert_eq!(reading.shows(&prompt, &marker()), fits, "{text}");
+        }
     }
 
     #[test]
     fn attributes_carry_over_rows_and_links_are_skipped() {
         let text = "\x1b[38;5;246ma\n\x1b[0;2mb\x1b[22mc\x1b]8;;http://x\x1b\\d\x1b[7m \x1b[m";
-        let rows = Screen { text, cursor: (0, 0), columns: 80 }.rows();
+        let rows = Screen { text, cursor: (0, 0), columns: 80, title: "" }.rows();
         assert_eq!(rows.iter().map(|row| text_of(row)).collect::<Vec<_>>(), ["a", "bcd "]);
         assert!(rows[0][0].muted && !rows[1][0].muted);
         assert!(rows[1][0].dim && !rows[1][1].dim);
@@ -457,7 +562,7 @@ mod tests {
     #[test]
     fn direct_colours_do_not_swallow_the_next_attribute() {
         let text = "\x1b[38;2;153;153;153;7ma\x1b[48;5;237mb\x1b[38;5;231mc";
-        let row = &Screen { text, cursor: (0, 0), columns: 80 }.rows()[0];
+        let row = &Screen { text, cursor: (0, 0), columns: 80, title: "" }.rows()[0];
         assert!(row[0].muted && row[0].reverse);
         assert!(row[1].muted);
         assert!(!row[2].muted);

@@ -42,7 +42,9 @@ impl Version {
     /// The first word of what a tool printed that is a version, looked for on
     /// its first line. Of `tmux-2.6 2.6` that is the last word.
     pub fn find(said: &str) -> Option<Self> {
-        said.lines().find(|line| !line.trim().is_empty())?.split_whitespace().find_map(Self::parse)
+        let line = said.lines().find(|line| !line.trim().is_empty())?;
+        // It may end a sentence.
+        line.split_whitespace().find_map(|word| Self::parse(word.trim_end_matches(['.', ','])))
     }
 
     /// The version without what follows its letter: `1.7.7` of `1.7.7-40e79c7`.
@@ -105,6 +107,7 @@ mod tests {
             ("ttyd version 1.7.7-40e79c7\n", "1.7.7"),
             ("git version 2.39.5 (Apple Git-154)\n", "2.39.5"),
             ("\n2.1.3 (Claude Code)\n", "2.1.3"),
+            ("GitHub Copilot CLI 1.0.102.\nRun it.\n", "1.0.102"),
         ] {
             assert_eq!(found(said).as_deref(), Some(version), "{said:?}");
         }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::base::failure::chain;
 use crate::base::ids::Slug;
 use crate::core::harness::{Harness, Signal};
-use crate::core::session::SessionStatus;
+use crate::core::session::{SessionRecord, SessionStatus};
 use crate::host::tmux::pane_of;
 use crate::state::spool;
 
@@ -25,13 +25,15 @@ impl TmuxRunner {
     pub fn attend_all(self: &Arc<Self>) {
         for (slug, record) in self.parts().registry.load_all().records {
             if !record.is_headless() && record.status != SessionStatus::Closed {
-                self.attend(&slug, Harness::named(record.harness));
+                self.attend(&slug, &record);
             }
         }
     }
 
     /// Attends to a session, once.
-    pub(super) fn attend(self: &Arc<Self>, slug: &Slug, harness: Harness) {
+    pub(super) fn attend(self: &Arc<Self>, slug: &Slug, record: &SessionRecord) {
+        // Of one that is no longer declared nothing can be understood.
+        let Ok(harness) = self.parts().agents.of(record) else { return };
         if !self.begin_to_attend(slug) {
             return;
         }

@@ -50,7 +50,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(15);
 pub(super) struct Injector<'a> {
     pub(super) tmux: &'a Tmux,
     pub(super) pane: &'a Pane,
-    pub(super) harness: Harness,
+    pub(super) harness: &'a Harness,
     pub(super) inbox: &'a Inbox,
     pub(super) news: Option<watch::Receiver<u64>>,
     pub(super) signals: &'a mut SignalLog,
@@ -69,6 +69,8 @@ pub(super) struct Injector<'a> {
     pub(super) conversation: HarnessSessionId,
     pub(super) clock: &'a Clock,
     pub(super) spool: PathBuf,
+    /// When the text was pasted, in seconds of Unix time; before that, for ever ago.
+    pub(super) pasted_at: i64,
 }
 
 /// What one look showed, and what the keys need of it.
@@ -147,6 +149,7 @@ impl Injector<'_> {
                         return error;
                     }
                     told = None;
+                    self.pasted_at = self.clock.now().as_second();
                     Checkpoint::BeforePaste.reached();
                     let pasted = self.tmux.paste(spot, marker, &self.delivery.prompt).await;
                     Checkpoint::Paste.reached();
@@ -310,6 +313,7 @@ impl Injector<'_> {
             text: &look.screen,
             cursor: look.cursor,
             columns: look.columns,
+            title: &look.title,
         });
         let removal = reading.removal(&self.delivery.prompt);
         let now = self.clock.now().as_second();
@@ -319,7 +323,7 @@ impl Injector<'_> {
                 PaneState::CopyMode => PaneSeen::CopyMode,
                 PaneState::Dead(_) => PaneSeen::Dead,
             },
-            input: self.input(&reading, under_way),
+            input: self.input(&reading, under_way, look.last_key),
             typing: look.last_key.is_some_and(|key| {
                 now - key <= HOLD_AFTER_KEY && self.released_at.is_none_or(|at| key > at)
             }),
@@ -334,6 +338,7 @@ impl Injector<'_> {
                 {
                     Agent::Asks(what)
                 }
+                Activity::Idle if self.signals.settles(self.clock.now()) => Agent::Busy,
                 Activity::Idle => Agent::Idle,
                 Activity::Busy => Agent::Busy,
                 Activity::Dialog { what } => Agent::Asks(what),
@@ -352,13 +357,17 @@ impl Injector<'_> {
         status::read(self.harness, home, *pid, &self.conversation)
     }
 
-    fn input(&self, reading: &Reading, under_way: bool) -> Input {
+    fn input(&self, reading: &Reading, under_way: bool, last_key: Option<i64>) -> Input {
         let QueuedDelivery { prompt, marker, .. } = self.delivery;
         match reading.input {
             InputBox::Absent => Input::Absent,
             InputBox::Empty => Input::Empty,
             // Before our paste a placeholder is a person's, however many lines it has.
             InputBox::Placeholder { .. } if !under_way => Input::Foreign,
+            // What a person typed just before our paste would be out of sight.
+            InputBox::Tail { .. } if last_key.is_some_and(|key| key >= self.pasted_at - 1) => {
+                Input::Mixed
+            }
             _ if reading.holds_only(prompt, marker) => Input::Ours,
             _ if under_way && reading.shows(prompt, marker) => Input::Mixed,
             _ => Input::Foreign,

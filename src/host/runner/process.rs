@@ -6,7 +6,7 @@
 //! A session whose tmux window only shows the turns (`view: stream`) is hosted
 //! here too, with a viewer in its pane.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,12 +19,12 @@ use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
 use crate::base::random;
-use crate::core::config::{HarnessName, LiveConfig, RunnerKind};
+use crate::core::config::{Identity, LiveConfig, RunnerKind};
 use crate::core::dispatch::{Delivered, Hosting, StartFailure};
-use crate::core::harness::Harness;
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
+use crate::host::agents::{Agents, Form};
 use crate::host::tmux::{NewSession, PaneState, Tmux, TmuxError};
 use crate::state::drive::Drive;
 use crate::state::inbox::{Inbox, QueuedDelivery};
@@ -38,13 +38,11 @@ use super::{Gate, failure};
 
 mod group;
 mod judge;
-mod plan;
 mod prepare;
 mod watch;
 
+pub(super) use judge::with_notice;
 use judge::{Ending, Verdict};
-use plan::oneshot_invocation;
-pub use plan::resume_invocation;
 use prepare::Prepared;
 pub use watch::end as end_turn;
 
@@ -53,8 +51,8 @@ pub use watch::end as end_turn;
 pub struct ProcessRunnerParts {
     /// This program, which becomes the agent.
     pub program: Tool,
-    /// The binary of each harness that has one of its own.
-    pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// The agents of this machine.
+    pub agents: Agents,
     /// The tmux server, for windows that show turns.
     pub tmux: Option<Tmux>,
     /// The configuration.
@@ -197,9 +195,9 @@ impl ProcessRunner {
         let mut is_second = false;
         loop {
             let record = self.load(slug)?;
-            let harness = Harness::named(record.harness);
+            let harness = self.parts.agents.of(&record)?;
             let mut signals =
-                SignalLog::new(harness, &self.parts.paths.spool().join(slug.as_str()));
+                SignalLog::new(harness.clone(), &self.parts.paths.spool().join(slug.as_str()));
             let (turn, ending) = if let Some(turn) = left.take() {
                 match self.take_up(delivery, turn, call_off).await? {
                     Some(ended) => ended,
@@ -218,8 +216,13 @@ impl ProcessRunner {
             if let Err(error) = signals.refresh() {
                 tracing::warn!(%slug, %error, "could not read the spool");
             }
-            match judge::judge(harness, &turn, &ending, &mut signals, &delivery.marker) {
+            match judge::judge(&harness, &turn, &ending, &mut signals, &delivery.marker) {
                 Verdict::Ended { state, reason, detail, conversation } => {
+                    // A harness that chooses its ids may have told it by a signal alone.
+                    let by_signal = || signals.conversation().cloned();
+                    let is_ours = harness.identity() == Identity::Preassigned;
+                    let conversation =
+                        conversation.or_else(|| (!is_ours).then(by_signal).flatten());
                     Checkpoint::Acknowledge.reached();
                     self.note_end(slug, ids, state, reason, detail.as_deref(), conversation);
                     return Ok(Delivered::Turn { state, reason, detail });
@@ -227,7 +230,7 @@ impl ProcessRunner {
                 Verdict::NoConversation if !is_second => {
                     is_second = true;
                     self.begin_anew(slug, &told).await?;
-                    prompt = judge::with_notice(&delivery.prompt);
+                    prompt = with_notice(&delivery.prompt);
                 }
                 Verdict::HasConversation if !is_second => {
                     // A person who was attached began it.
@@ -295,7 +298,15 @@ impl ProcessRunner {
         {
             self.await_end(&other, &mark, &told.whole.slug, call_off).await;
         }
-        let invocation = oneshot_invocation(&self.parts, record)?;
+        let config = self.parts.config.get();
+        let ProcessRunnerParts { agents, paths, .. } = &self.parts;
+        let mut record = record.clone();
+        if let Some(made) = agents.create(&config.routing, &record).await? {
+            self.note(&record.slug(), |record| record.harness_session_id = made.clone());
+            record.harness_session_id = made;
+        }
+        let form = Form::OneShot { stream: record.runner == RunnerKind::Tmux };
+        let invocation = agents.invocation(&config.routing, paths, &record, form).await?;
         let prepared =
             prepare::prepare(&self.parts, told, turns, &invocation, prompt, call_off).await?;
         let Some(Prepared { turn, stdin, stdout, stderr }) = prepared else { return Ok(None) };

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fs_err as fs;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::base::ids::{HarnessSessionId, Marker};
-use crate::core::harness::{Harness, Signal};
+use crate::core::harness::{Harness, Signal, Source};
 use crate::core::session::SessionRecord;
 use crate::state::spool;
 
@@ -27,6 +28,8 @@ pub struct SignalLog {
     ready_at: Option<Timestamp>,
     began_at: Option<Timestamp>,
     asks: Option<String>,
+    /// When the turn began whose end was not told.
+    turn_at: Option<Timestamp>,
     conversation: Option<HarnessSessionId>,
     taken: BTreeSet<String>,
     transcript: Option<Transcript>,
@@ -50,6 +53,7 @@ impl SignalLog {
             ready_at: None,
             began_at: None,
             asks: None,
+            turn_at: None,
             conversation: None,
             taken: BTreeSet::new(),
             transcript: None,
@@ -63,27 +67,44 @@ impl SignalLog {
                 Some(Signal::Ready { session_id, transcript }) => {
                     self.ready_at = Some(entry.at);
                     self.began_at = Some(entry.at);
-                    self.conversation = Some(session_id);
                     self.asks = None;
-                    if let Some(path) = transcript
-                        && self.transcript.as_ref().is_none_or(|known| known.path != path)
-                    {
-                        self.transcript =
-                            Some(Transcript { path, read_to: None, rest: Vec::new() });
-                    }
+                    self.turn_at = None;
+                    self.follow(Source { conversation: Some(session_id), transcript });
                 }
                 Some(Signal::Accepted { prompt }) => {
                     self.asks = None;
+                    self.turn_at = Some(entry.at);
+                    let before = self.taken.len();
                     self.taken.extend(markers(&prompt).map(str::to_owned));
+                    // What we typed tells which conversation the agent is in.
+                    if self.taken.len() > before {
+                        self.began_at = self.began_at.max(Some(entry.at));
+                        self.follow(self.harness.source_of(&entry.raw));
+                    }
                 }
                 Some(Signal::Waiting { what }) => self.asks = Some(what),
-                Some(Signal::TurnEnded | Signal::TurnFailed { .. }) => self.asks = None,
-                Some(Signal::Ended { .. }) => self.ready_at = None,
+                Some(Signal::TurnEnded | Signal::TurnFailed { .. }) => {
+                    (self.asks, self.turn_at) = (None, None);
+                }
+                Some(Signal::Ended { .. }) => (self.ready_at, self.turn_at) = (None, None),
                 None => {}
             }
             self.last = Some(entry.name);
         }
         Ok(())
+    }
+
+    /// The agent is in this conversation now.
+    fn follow(&mut self, source: Source) {
+        let Source { conversation, transcript } = source;
+        let named = transcript
+            .or_else(|| self.harness.transcript_of(conversation.as_ref().or(self.conversation())?));
+        if let Some(path) = named
+            && self.transcript.as_ref().is_none_or(|known| known.path != path)
+        {
+            self.transcript = Some(Transcript { path, read_to: None, rest: Vec::new() });
+        }
+        self.conversation = conversation.or(self.conversation.take());
     }
 
     /// Whether the agent said that it is ready at or after this time.
@@ -121,6 +142,14 @@ impl SignalLog {
         }
     }
 
+    /// Whether a turn began a moment ago that the screen may not show yet.
+    pub(super) fn settles(&self, now: Timestamp) -> bool {
+        let within = self.harness.profile().settles_within;
+        self.turn_at.is_some_and(|at| {
+            Duration::try_from(now.duration_since(at)).is_ok_and(|since| since < within)
+        })
+    }
+
     /// What the agent last said that it waits for.
     pub fn asks(&self) -> Option<&str> {
         self.asks.as_deref()
@@ -139,7 +168,7 @@ impl SignalLog {
         if missing.is_empty() {
             return true;
         }
-        let harness = self.harness;
+        let harness = &self.harness;
         // An unreadable transcript is no proof either way; the hook may still tell.
         let lines = self.transcript.as_mut().map(|t| t.new_lines().unwrap_or_default());
         for line in lines.iter().flatten() {

@@ -1,7 +1,7 @@
 //! The tmux runner: an agent in a tmux session that anybody on this host can
 //! look at and type into.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,14 +12,14 @@ use tokio_util::task::TaskTracker;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
-use crate::base::text::visible;
-use crate::core::config::{DeliverWhen, HarnessName, LiveConfig};
+use crate::core::config::{DeliverWhen, LiveConfig};
 use crate::core::dispatch::{Batch, Delivered, Hosting, StartFailure};
 use crate::core::harness::Harness;
 use crate::core::inject::{Outcome, Progress};
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
+use crate::host::agents::Agents;
 use crate::host::notify::Notifier;
 use crate::host::pane_log;
 use crate::host::tmux::{Pane, PaneState, Tmux, TmuxError};
@@ -29,15 +29,13 @@ use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::inject::Injector;
+use super::process::with_notice;
 use super::signals::SignalLog;
 use super::told::Told;
 use super::tracer::Tracer;
 use super::{Brakes, Gate, failure};
 
-mod start;
-
-/// How many of an agent's last lines are kept when it failed.
-const LAST_LINES: usize = 15;
+mod spawn;
 
 /// Everything that the runner is made of.
 #[derive(Debug)]
@@ -46,8 +44,8 @@ pub struct TmuxRunnerParts {
     pub tmux: Tmux,
     /// This program, which the panes run first.
     pub program: Tool,
-    /// The binary of each harness that has one of its own.
-    pub harnesses: BTreeMap<HarnessName, Tool>,
+    /// The agents of this machine.
+    pub agents: Agents,
     /// The configuration.
     pub config: LiveConfig,
     /// Where state is kept.
@@ -135,7 +133,8 @@ impl TmuxRunner {
                 Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
-                self.adopt(slug, record, self.parts.tmux.rename_back(pane, slug).await);
+                let pane = self.parts.tmux.rename_back(pane, slug).await;
+                self.adopt(slug, record, pane)?;
                 Ok(Hosting::Live)
             }
             dead => {
@@ -165,17 +164,32 @@ impl TmuxRunner {
         }
     }
 
-    fn adopt(&self, slug: &Slug, record: &SessionRecord, pane: Pane) {
+    fn adopt(&self, slug: &Slug, record: &SessionRecord, pane: Pane) -> Result<(), StartFailure> {
+        let harness = self.harness(record)?;
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if live.get(slug).is_some_and(|known| known.pane.is_the_same_as(&pane)) {
-            return;
+            return Ok(());
         }
-        live.insert(slug.clone(), self.live_session(slug, record, pane, false));
+        live.insert(
+            slug.clone(),
+            self.live_session(slug, (harness, &record.harness_session_id), pane, false),
+        );
+        Ok(())
     }
 
-    fn live_session(&self, slug: &Slug, record: &SessionRecord, pane: Pane, is_new: bool) -> Live {
-        let harness = Harness::named(record.harness);
-        let signals = SignalLog::new(harness, &self.spool_dir(slug));
+    fn harness(&self, record: &SessionRecord) -> Result<Harness, StartFailure> {
+        let found = self.parts.agents.of(record);
+        found.map_err(|error| failure(Reason::StartFailed, error, false))
+    }
+
+    fn live_session(
+        &self,
+        slug: &Slug,
+        (harness, conversation): (Harness, &HarnessSessionId),
+        pane: Pane,
+        is_new: bool,
+    ) -> Live {
+        let signals = SignalLog::new(harness.clone(), &self.spool_dir(slug));
         Live {
             pane,
             harness,
@@ -183,7 +197,7 @@ impl TmuxRunner {
             is_new,
             unready: None,
             process: Arc::default(),
-            conversation: record.harness_session_id.clone(),
+            conversation: conversation.clone(),
         }
     }
 
@@ -199,16 +213,6 @@ impl TmuxRunner {
             .ok()
     }
 
-    async fn last_words(&self, pane: &Pane) -> String {
-        match self.parts.tmux.last_lines(pane, LAST_LINES).await {
-            Ok(lines) if !lines.is_empty() => {
-                let lines: Vec<_> = lines.iter().map(|line| visible(line)).collect();
-                format!(":\n{}", lines.join("\n"))
-            }
-            _ => String::new(),
-        }
-    }
-
     /// Types deliveries, as one text, into a live session.
     pub(super) async fn deliver(&self, slug: &Slug, batch: &Batch, brakes: &Brakes) -> Delivered {
         let tmux_config = self.parts.config.get().routing.tmux.clone();
@@ -216,10 +220,17 @@ impl TmuxRunner {
         let told = Told::load(&self.parts.inbox, &batch.deliveries).and_then(|told| {
             told.in_at_most(limit, &self.parts.paths).map_err(|error| error.to_string())
         });
-        let told = match told {
+        let mut told = match told {
             Ok(told) => told,
             Err(why) => return Delivered::Broken(why),
         };
+        if self.has_lost(slug) {
+            // The agent must know that it remembers nothing.
+            told.whole.prompt = with_notice(&told.whole.prompt);
+            if told.whole.state != State::Injecting {
+                self.tell_fresh(&told).await;
+            }
+        }
         let delivery = &told.whole;
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).get(slug).cloned();
         let Some(live) = live else {
@@ -238,7 +249,7 @@ impl TmuxRunner {
         let result = Injector {
             tmux: &self.parts.tmux,
             pane: &live.pane,
-            harness: live.harness,
+            harness: &live.harness,
             inbox: &self.parts.inbox,
             news: self.news(slug),
             signals: &mut signals,
@@ -251,6 +262,7 @@ impl TmuxRunner {
             tracer: Tracer::new(&self.parts.paths, slug, &self.parts.clock, &delivery.id),
             clock: &self.parts.clock,
             spool: self.spool_dir(slug),
+            pasted_at: 0,
         }
         .run(progress, brakes)
         .await;
@@ -261,6 +273,7 @@ impl TmuxRunner {
             Delivered::Ended(Outcome::Gone) => {
                 let said = self.last_words(&live.pane).await;
                 self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
+                let said = if said.is_empty() { said } else { format!(":\n{said}") };
                 self.note_failed(slug, format!("the agent ended before it took a text{said}"));
             }
             _ => {}
@@ -291,6 +304,7 @@ impl TmuxRunner {
             record.failure = None;
             record.blocked = None;
             record.conversation_started = true;
+            record.conversation_lost = false;
             for id in ids {
                 record.note_delivery(id, now);
             }

@@ -75,6 +75,8 @@ pub struct Look {
     /// Whether its program has read all that was typed, and reads key by key; that
     /// of a dead pane is said to.
     pub reads: bool,
+    /// The pane's title, as its program set it.
+    pub title: String,
     /// When a person last pressed a key in the session, in seconds of Unix time.
     /// Those who can only look do not count.
     pub last_key: Option<i64>,
@@ -96,9 +98,9 @@ pub(super) const DEAD_FORMAT: &str = "Pane is dead (\
 /// How that begins.
 const PANE_IS_DEAD: &str = "Pane is dead";
 
-/// What ends the list of clients: what comes after it is the screen, whatever
-/// stands on that.
-const SCREEN_FOLLOWS: &str = "the-loop: the screen";
+/// What ends the list of clients: what comes after it, on the same line, is the
+/// title, and after that the screen, whatever stands on that.
+const SCREEN_FOLLOWS: &str = "the-loop: the title and the screen: ";
 
 /// How often a server that was asked for its socket is tried, and how far apart.
 const CALLS: u32 = 20;
@@ -193,7 +195,8 @@ impl Tmux {
             .call()
             .args(["list-panes", "-a", "-f", &filter, "-F", &format()])
             .args([";", "list-clients", "-F", CLIENT_FORMAT])
-            .args([";", "display-message", "-p", SCREEN_FOLLOWS])
+            .args([";", "display-message", "-p", "-t", &pane.pane_id])
+            .arg(format!("{SCREEN_FOLLOWS}#{{pane_title}}"))
             .args([";", "capture-pane", "-p", "-e", "-t", &pane.pane_id]);
         let absent = || TmuxError::Absent { what: format!("session `{}`", pane.name) };
         let output = match call.run_ok().await {
@@ -202,8 +205,8 @@ impl Tmux {
             Err(source) => return Err(TmuxError::Failed { verb: "show a pane", source }),
         };
         let (first, rest) = output.split_once('\n').ok_or_else(absent)?;
-        let (clients, screen) =
-            rest.split_once(&format!("{SCREEN_FOLLOWS}\n")).ok_or_else(absent)?;
+        let (clients, shown) = rest.split_once(SCREEN_FOLLOWS).ok_or_else(absent)?;
+        let (title, screen) = shown.split_once('\n').ok_or_else(absent)?;
         let row = parse(first, &self.instance).ok_or_else(absent)?;
         // Ids are never used again within one server, but a new server counts anew.
         // A name says nothing: a person may have changed it.
@@ -217,6 +220,7 @@ impl Tmux {
             columns: row.columns,
             activity: row.activity,
             reads: reads(Path::new(&row.tty)),
+            title: title.to_owned(),
             last_key: last_key(clients, &pane.session_id, &row.group),
         })
     }

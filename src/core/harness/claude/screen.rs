@@ -6,7 +6,7 @@
 
 use crate::base::text::{cap, visible};
 use crate::core::inject::screen::{
-    Activity, Cell, InputBox, Reading, Row, Screen, placeholder_lines, text_of,
+    Activity, Cell, InputBox, Reading, Row, Screen, is_placeholder, text_of,
 };
 
 /// What starts the prompt's line.
@@ -144,9 +144,10 @@ impl<'a> Frame<'a> {
             })
             .collect();
         let text = lines.join("\n").trim_end().to_owned();
-        match placeholder_lines(&text) {
-            Some(_) => InputBox::Placeholder { text },
-            None => InputBox::Holds { text },
+        if is_placeholder(&text) {
+            InputBox::Placeholder { text }
+        } else {
+            InputBox::Holds { text }
         }
     }
 }
@@ -238,7 +239,7 @@ mod tests {
         let cursor = meta.trim().rsplit('|').nth(2).unwrap();
         let (x, y) = cursor.split_once(',').unwrap();
         let cursor = (x.parse().unwrap(), y.parse().unwrap());
-        read(&Screen { text: &text, cursor, columns: 120 })
+        read(&Screen { text: &text, cursor, columns: 120, title: "" })
     }
 
     fn dialog(what: &str) -> Reading {
@@ -326,7 +327,7 @@ mod tests {
             let dir = format!("{}/tests/fixtures/screens/{version}", env!("CARGO_MANIFEST_DIR"));
             let text = fs_err::read_to_string(format!("{dir}/idle-empty.txt")).unwrap();
             for cursor in [(0, 0), (1, 37), (5, 39), (0, 14)] {
-                let reading = read(&Screen { text: &text, cursor, columns: 120 });
+                let reading = read(&Screen { text: &text, cursor, columns: 120, title: "" });
                 assert!(!reading.is_ready(), "{version} {cursor:?}");
             }
         }
@@ -336,7 +337,7 @@ mod tests {
     fn drawn(content: &str, footer: &str) -> Reading {
         let rule = "─".repeat(40);
         let text = format!("hello\n{rule}\n{content}\n{rule}\n{footer}\n");
-        read(&Screen { text: &text, cursor: (2, 2), columns: 40 })
+        read(&Screen { text: &text, cursor: (2, 2), columns: 40, title: "" })
     }
 
     #[test]
@@ -350,9 +351,9 @@ mod tests {
     fn a_box_that_an_agent_prints_is_not_the_box() {
         let rule = "─".repeat(40);
         let text = format!("{rule}\n❯ \n{rule}\n\nanswer\n{rule}\n❯ draft\n{rule}\n");
-        let reading = read(&Screen { text: &text, cursor: (7, 6), columns: 40 });
+        let reading = read(&Screen { text: &text, cursor: (7, 6), columns: 40, title: "" });
         assert_eq!(reading.input, holds("draft"));
-        let reading = read(&Screen { text: &text, cursor: (2, 1), columns: 40 });
+        let reading = read(&Screen { text: &text, cursor: (2, 1), columns: 40, title: "" });
         assert!(!reading.is_ready());
     }
 
@@ -365,7 +366,7 @@ mod tests {
     #[test]
     fn an_empty_or_foreign_screen_is_unknown() {
         for text in ["", "\n\n", "$ ", "bash-5.2$ ls\nx\nbash-5.2$ "] {
-            let screen = Screen { text, cursor: (2, 0), columns: 80 };
+            let screen = Screen { text, cursor: (2, 0), columns: 80, title: "" };
             assert_eq!(read(&screen), Reading::UNKNOWN, "{text:?}");
         }
     }
@@ -388,7 +389,7 @@ mod tests {
             cursor in (0_u16..45, 0_u16..20),
         ) {
             let text = parts.concat();
-            let screen = Screen { text: &text, cursor, columns: 40 };
+            let screen = Screen { text: &text, cursor, columns: 40, title: "" };
             let reading = read(&screen);
             if reading.is_ready() {
                 let rows = screen.rows();

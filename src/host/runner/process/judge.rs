@@ -55,7 +55,7 @@ pub(super) enum Verdict {
 
 /// Judges a turn.
 pub(super) fn judge(
-    harness: Harness,
+    harness: &Harness,
     turn: &Turn,
     ending: &Ending,
     signals: &mut SignalLog,
@@ -153,7 +153,7 @@ fn last_words(bytes: &[u8]) -> String {
 
 /// The prompt for a fresh conversation, which the agent must know it is in. The
 /// notice stands below our first line, where no text of others is.
-pub(super) fn with_notice(prompt: &str) -> String {
+pub(in crate::host::runner) fn with_notice(prompt: &str) -> String {
     let notice = "[the-loop: the earlier conversation about this item is lost; this is a fresh \
                   one. Read the item and its branch before you go on.]";
     match prompt.split_once('\n') {
@@ -176,7 +176,7 @@ mod tests {
     use super::super::watch;
     use super::*;
     use crate::base::process::Invocation;
-    use crate::core::config::HarnessName;
+    use crate::core::harness::Claude;
     use crate::state::spool;
     use crate::state::turns::{About, Turns};
 
@@ -219,10 +219,10 @@ mod tests {
         }
 
         fn judged_after(&self, ending: &Ending) -> (State, Reason, String) {
-            let harness = Harness::named(HarnessName::Claude);
-            let mut signals = SignalLog::new(harness, &self.dir.path().join("s"));
+            let harness = Harness::Claude(Claude);
+            let mut signals = SignalLog::new(harness.clone(), &self.dir.path().join("s"));
             signals.refresh().unwrap();
-            match judge(harness, &self.turn, ending, &mut signals, &self.marker) {
+            match judge(&harness, &self.turn, ending, &mut signals, &self.marker) {
                 Verdict::Ended { state, reason, detail, .. } => {
                     (state, reason, detail.unwrap_or_default())
                 }

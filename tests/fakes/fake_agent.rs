@@ -1,0 +1,698 @@
+//! Stands in for the agents other than Claude: it plays the one by whose name it
+//! is called (`codex`, `gemini`, `copilot`, `opencode`, `cursor-agent`), with
+//! that one's arguments, hooks, screen and traps. Of the real ones it knows only
+//! what was recorded or is documented.
+//!
+//! Its script is `fake-agent.json` in its working directory, with the keys of
+//! the other fake that it knows; docs/harnesses.md lists them.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::format_push_string,
+    clippy::panic,
+    clippy::struct_excessive_bools,
+    clippy::match_same_arms,
+    reason = "a program of the tests: it stops at the first surprise"
+)]
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio, exit};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Script {
+    /// `exit-at-start`, `refuses-resume`, `mute`, `never-ends`, `never-ready`.
+    mode: String,
+    turn_ms: Option<u64>,
+    exit_code: Option<i32>,
+    say: Option<String>,
+    dialog_after_ms: Option<u64>,
+    version: Option<String>,
+    creates: Option<String>,
+    prompts: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Codex,
+    Gemini,
+    Copilot,
+    Opencode,
+    Cursor,
+}
+
+impl Kind {
+    fn version(self) -> &'static str {
+        match self {
+            Self::Codex => "codex-cli 0.171.0",
+            Self::Gemini => "0.61.0",
+            Self::Copilot => {
+                "GitHub Copilot CLI 1.0.102.\nRun 'copilot update' to check for updates."
+            }
+            Self::Opencode => "1.18.33",
+            Self::Cursor => "2026.09.10-fd3934a",
+        }
+    }
+}
+
+/// What the command line asks for.
+#[derive(Debug, Default)]
+struct Args {
+    /// The conversation; none where the agent chooses it.
+    id: Option<String>,
+    resume: bool,
+    headless: bool,
+    trust: bool,
+    hooks: Vec<(String, String)>,
+    create: bool,
+}
+
+fn args(kind: Kind) -> Args {
+    let mut args = Args::default();
+    let all: Vec<String> = std::env::args().skip(1).collect();
+    let mut words = all.iter();
+    while let Some(word) = words.next() {
+        let (flag, value) = word.split_once('=').unwrap_or((word, ""));
+        match (kind, flag) {
+            (Kind::Codex, "-c") => {
+                let (key, value) = words.next().unwrap().split_once('=').unwrap();
+                if let Some(event) = key.strip_prefix("hooks.") {
+                    // A TOML text of these characters is a JSON one.
+                    let text =
+                        value.split_once("command=").unwrap().1.strip_suffix("}]}]").unwrap();
+                    args.hooks.push((event.to_owned(), serde_json::from_str(text).unwrap()));
+                }
+                args.trust |= key == "projects";
+            }
+            (Kind::Codex, "exec") => args.headless = true,
+            (Kind::Codex, "resume") => {
+                args.resume = true;
+                let rest: Vec<_> = words.by_ref().filter(|word| !word.starts_with('-')).collect();
+                args.id = Some(rest[0].clone());
+            }
+            (
+                Kind::Codex,
+                "-"
+                | "--json"
+                | "--skip-git-repo-check"
+                | "--no-daemon"
+                | "--dangerously-bypass-hook-trust",
+            ) => {}
+            (Kind::Gemini | Kind::Copilot, "--session-id") => args.id = words.next().cloned(),
+            (Kind::Gemini, "--resume") => {
+                args.id = words.next().cloned();
+                args.resume = true;
+            }
+            (Kind::Gemini, "-o") => args.headless = words.next().unwrap() == "json",
+            (Kind::Gemini, "--skip-trust") => args.trust = true,
+            (Kind::Copilot, "--resume") => {
+                args.id = Some(value.to_owned());
+                args.resume = true;
+            }
+            (Kind::Copilot | Kind::Cursor, "--output-format") => {
+                args.headless = true;
+                words.next().unwrap();
+            }
+            (Kind::Opencode, "run") => args.headless = true,
+            (Kind::Opencode, "--format") => assert_eq!(words.next().unwrap(), "json"),
+            (Kind::Opencode, "--session") => {
+                args.id = words.next().cloned();
+                args.resume = true;
+            }
+            (Kind::Cursor, "create-chat") => args.create = true,
+            (Kind::Cursor, "--resume") => args.id = words.next().cloned(),
+            (Kind::Cursor, "-p") => {}
+            (Kind::Cursor, "--trust") => args.trust = true,
+            _ => panic!("{kind:?} does not know the argument {word}"),
+        }
+    }
+    args
+}
+
+struct Fake {
+    kind: Kind,
+    args: Args,
+    script: Script,
+    home: PathBuf,
+    id: Option<String>,
+    text: Vec<Result<char, String>>,
+    pastes: usize,
+    told: Vec<String>,
+    turn_ends: Option<Instant>,
+    dialog_opens: Option<Instant>,
+    in_dialog: bool,
+    paste: Option<Vec<u8>>,
+    sequence: Option<Vec<u8>>,
+    pasted_at: Option<Instant>,
+    begun: bool,
+}
+
+fn main() {
+    let name = std::env::args().next().unwrap();
+    let kind = match Path::new(&name).file_name().unwrap().to_str().unwrap() {
+        "codex" => Kind::Codex,
+        "gemini" => Kind::Gemini,
+        "copilot" => Kind::Copilot,
+        "opencode" => Kind::Opencode,
+        "cursor-agent" => Kind::Cursor,
+        other => panic!("nobody is called {other}"),
+    };
+    let script: Script = match fs::read("fake-agent.json") {
+        Ok(text) => serde_json::from_slice(&text).unwrap(),
+        Err(_) => Script::default(),
+    };
+    let version = script.version.clone().unwrap_or_else(|| kind.version().to_owned());
+    if std::env::args().nth(1).is_some_and(|word| word == "--version") {
+        println!("{version}");
+        return;
+    }
+    let args = args(kind);
+    if args.create {
+        println!("{}", script.creates.unwrap_or_else(new_id));
+        return;
+    }
+    if kind == Kind::Cursor && args.trust && !args.headless && *version < *"2026.07.20" {
+        eprintln!("error: --trust can only be used with --print");
+        exit(1);
+    }
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap());
+    let mut fake = Fake {
+        kind,
+        id: args.id.clone(),
+        args,
+        script,
+        home,
+        text: Vec::new(),
+        pastes: 0,
+        told: Vec::new(),
+        turn_ends: None,
+        dialog_opens: None,
+        in_dialog: false,
+        paste: None,
+        sequence: None,
+        pasted_at: None,
+        begun: false,
+    };
+    fake.begin();
+    if fake.args.headless { fake.headless() } else { fake.run() }
+}
+
+fn new_id() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
+    let hex = format!("{:032x}", now ^ (u128::from(std::process::id()) << 64));
+    format!("{}-{}-7{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
+}
+
+impl Fake {
+    fn begin(&mut self) {
+        if self.script.mode == "exit-at-start" {
+            self.end(
+                self.script.say.clone().unwrap_or_default(),
+                self.script.exit_code.unwrap_or(1),
+            );
+        }
+        let is_there = self.id.as_ref().is_some_and(|id| self.record_of(id).exists());
+        let refuses = self.script.mode == "refuses-resume";
+        let id = self.id.clone().unwrap_or_default();
+        match self.kind {
+            Kind::Codex if self.args.resume && (!is_there || refuses) => {
+                let said = if self.args.headless {
+                    format!("Error: thread/resume failed: no rollout found for thread id {id}")
+                } else {
+                    format!("ERROR: No saved session found with ID {id}. Run `codex resume`.")
+                };
+                self.end(said, 1);
+            }
+            Kind::Gemini if self.args.resume && (!is_there || refuses) => {
+                self.end(format!("Error resuming session: Invalid session identifier \"{id}\"."), 42);
+            }
+            Kind::Gemini if !self.args.resume && is_there => self.end(
+                format!("Error starting session: Session ID \"{id}\" already exists. Use --resume to resume it, or provide a different ID."),
+                42,
+            ),
+            Kind::Copilot if self.args.resume && (!is_there || refuses) => {
+                self.end(format!("Error: No session, task, or name matched '{id}'."), 1);
+            }
+            Kind::Opencode if self.args.resume && (!is_there || refuses) => {
+                self.end("Error: Session not found".to_owned(), 1);
+            }
+            // An id that it has not made starts an empty chat of another.
+            Kind::Cursor if refuses => self.id = Some(new_id()),
+            _ => {}
+        }
+    }
+
+    fn end(&self, said: impl std::fmt::Display, code: i32) -> ! {
+        if self.args.headless {
+            eprintln!("{said}");
+        } else {
+            println!("{said}");
+        }
+        exit(code);
+    }
+
+    fn record_of(&self, id: &str) -> PathBuf {
+        let dir = std::env::current_dir().unwrap().join(".fake-agents");
+        dir.join(format!("{:?}", self.kind)).join(format!("{id}.jsonl"))
+    }
+
+    /// The conversation takes a prompt.
+    fn accept(&mut self, prompt: &str) {
+        let id = self.id.get_or_insert_with(new_id).clone();
+        let file = self.record_of(&id);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        append(&file, &json!({ "prompt": prompt }));
+        self.note(&json!({ "prompt": prompt, "session": id, "headless": self.args.headless }));
+        if !self.begun {
+            self.begun = true;
+            match self.kind {
+                Kind::Codex => self.hook("SessionStart", json!({ "source": "startup" })),
+                Kind::Copilot => self.hook("sessionStart", json!({ "source": "new" })),
+                _ => {}
+            }
+        }
+        let event = match self.kind {
+            Kind::Codex => "UserPromptSubmit",
+            Kind::Gemini => "BeforeAgent",
+            Kind::Copilot => "userPromptSubmitted",
+            Kind::Cursor => "beforeSubmitPrompt",
+            Kind::Opencode => return,
+        };
+        if self.script.mode != "mute" {
+            self.hook(event, json!({ "prompt": prompt }));
+        }
+    }
+
+    fn end_turn(&mut self) {
+        self.turn_ends = None;
+        self.told.push("• done".to_owned());
+        match self.kind {
+            Kind::Codex => self.hook("Stop", json!({})),
+            Kind::Gemini => self.hook("AfterAgent", json!({})),
+            Kind::Copilot => self.hook("agentStop", json!({ "stopReason": "end_turn" })),
+            Kind::Cursor => self.hook("stop", json!({ "status": "completed" })),
+            Kind::Opencode => {}
+        }
+    }
+
+    fn turn(&self) -> Duration {
+        Duration::from_millis(self.script.turn_ms.unwrap_or(50))
+    }
+
+    fn headless(&mut self) {
+        let mut prompt = String::new();
+        io::stdin().read_to_string(&mut prompt).unwrap();
+        if self.kind == Kind::Gemini {
+            self.hook("SessionStart", json!({ "source": "startup" }));
+        }
+        self.accept(&prompt);
+        let id = self.id.clone().unwrap();
+        if self.kind == Kind::Codex {
+            println!("{}", json!({ "type": "thread.started", "thread_id": id }));
+        }
+        if self.script.mode == "never-ends" {
+            std::thread::sleep(Duration::from_hours(1));
+        }
+        std::thread::sleep(self.turn());
+        match self.kind {
+            Kind::Codex => {
+                let item = json!({ "type": "agent_message", "text": "done" });
+                println!("{}", json!({ "type": "item.completed", "item": item }));
+                println!("{}", json!({ "type": "turn.completed", "usage": {} }));
+            }
+            Kind::Gemini => {
+                let whole = json!({ "session_id": id, "response": "done", "stats": {} });
+                println!("{}", serde_json::to_string_pretty(&whole).unwrap());
+            }
+            Kind::Copilot => {
+                println!(
+                    "{}",
+                    json!({ "type": "assistant.message", "data": { "content": "done" } })
+                );
+                println!("{}", json!({ "type": "result", "sessionId": id, "exitCode": 0 }));
+            }
+            Kind::Opencode => {
+                let part = json!({ "type": "text", "text": "done" });
+                println!("{}", json!({ "type": "text", "sessionID": id, "part": part }));
+                let part = json!({ "type": "step-finish", "reason": "stop", "cost": 0 });
+                println!("{}", json!({ "type": "step_finish", "sessionID": id, "part": part }));
+            }
+            Kind::Cursor => println!(
+                "{}",
+                json!({ "type": "result", "subtype": "success", "is_error": false,
+                    "duration_ms": 5, "result": "done", "session_id": id })
+            ),
+        }
+        // Without a terminal Cursor's runs no hook of a prompt.
+        self.end_turn();
+    }
+
+    /// Runs an event's hooks as this agent does, where its files name them.
+    fn hook(&self, event: &str, mut record: Value) {
+        if self.kind == Kind::Cursor && self.args.headless {
+            return;
+        }
+        let id = self.id.clone().unwrap_or_default();
+        match self.kind {
+            Kind::Codex | Kind::Gemini => {
+                record["hook_event_name"] = json!(event);
+                record["session_id"] = json!(id);
+                record["transcript_path"] = json!(self.record_of(&id));
+            }
+            Kind::Cursor => {
+                record["hook_event_name"] = json!(event);
+                record["conversation_id"] = json!(id);
+            }
+            // Its records do not name their hook.
+            Kind::Copilot => record["sessionId"] = json!(id),
+            Kind::Opencode => return,
+        }
+        for command in self.commands(event) {
+            let mut child = Command::new("/bin/sh")
+                .args(["-c", &command])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let _ = child.stdin.take().unwrap().write_all(record.to_string().as_bytes());
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            let wanted = if self.kind == Kind::Cursor { "{}" } else { "" };
+            if !output.status.success() || said != wanted || !output.stderr.is_empty() {
+                self.note(&json!({ "hook": event, "said": said,
+                    "stderr": String::from_utf8_lossy(&output.stderr) }));
+            }
+        }
+    }
+
+    fn commands(&self, event: &str) -> Vec<String> {
+        let read = |path: &str| -> Value {
+            let text = fs::read(self.home.join(path)).unwrap_or_default();
+            serde_json::from_slice(&text).unwrap_or_default()
+        };
+        let texts = |value: &Value, key: &str| -> Vec<String> {
+            let list = value.as_array().into_iter().flatten();
+            list.filter_map(|item| Some(item[key].as_str()?.to_owned())).collect()
+        };
+        match self.kind {
+            Kind::Codex => {
+                let ours = self.args.hooks.iter().filter(|(name, _)| name == event);
+                ours.map(|(_, command)| command.clone()).collect()
+            }
+            Kind::Gemini => {
+                let file = read(".gemini/extensions/the-loop/hooks/hooks.json");
+                assert!(
+                    self.home.join(".gemini/extensions/the-loop/gemini-extension.json").exists()
+                );
+                let groups = file["hooks"][event].as_array().cloned().unwrap_or_default();
+                groups.iter().flat_map(|group| texts(&group["hooks"], "command")).collect()
+            }
+            Kind::Copilot => texts(&read(".copilot/hooks/the-loop.json")["hooks"][event], "bash"),
+            Kind::Cursor => {
+                let file = read(".cursor/hooks.json");
+                let known = ["beforeSubmitPrompt", "stop", "afterAgentResponse"];
+                let hooks = file["hooks"].as_object().cloned().unwrap_or_default();
+                let all: Vec<_> = hooks.values().flat_map(|list| texts(list, "command")).collect();
+                // One unknown name, or one address, voids the whole file.
+                let is_void = hooks.keys().any(|key| !known.contains(&key.as_str()))
+                    || all.iter().any(|command| command.contains("://"));
+                if is_void { Vec::new() } else { texts(&file["hooks"][event], "command") }
+            }
+            Kind::Opencode => Vec::new(),
+        }
+    }
+
+    fn run(&mut self) {
+        let stdin = io::stdin();
+        let before = tcgetattr(&stdin).unwrap();
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(&stdin, OptionalActions::Now, &raw).unwrap();
+        let keys = read_keys();
+        print("\x1b[?2004h\x1b[?1049h");
+        self.in_dialog = self.script.mode == "never-ready";
+        self.draw();
+        if self.kind == Kind::Gemini && !self.in_dialog {
+            self.hook("SessionStart", json!({ "source": "startup" }));
+        }
+        while !self.step(&keys) {}
+        tcsetattr(&stdin, OptionalActions::Now, &before).unwrap();
+    }
+
+    fn step(&mut self, keys: &mpsc::Receiver<Vec<u8>>) -> bool {
+        let turn_ends = self.turn_ends.filter(|_| !self.in_dialog);
+        let next = [turn_ends, self.dialog_opens].into_iter().flatten().min();
+        let wait =
+            next.map_or(Duration::from_hours(1), |at| at.saturating_duration_since(Instant::now()));
+        match keys.recv_timeout(wait) {
+            Ok(bytes) => {
+                let holds_paste = bytes.windows(6).any(|part| part == b"\x1b[201~");
+                for byte in bytes {
+                    if self.take(byte, holds_paste) {
+                        return true;
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return true,
+        }
+        let now = Instant::now();
+        if self.dialog_opens.is_some_and(|at| at <= now) {
+            self.dialog_opens = None;
+            self.in_dialog = true;
+            match self.kind {
+                Kind::Codex => self
+                    .hook("PermissionRequest", json!({ "tool_input": { "command": "touch x" } })),
+                Kind::Gemini => self.hook(
+                    "Notification",
+                    json!({ "notification_type": "ToolPermission", "message": "touch x" }),
+                ),
+                Kind::Copilot => self.hook(
+                    "notification",
+                    json!({ "notification_type": "permission_prompt", "message": "touch x" }),
+                ),
+                _ => {}
+            }
+        }
+        if !self.in_dialog && self.turn_ends.is_some_and(|at| at <= now) {
+            self.end_turn();
+        }
+        self.draw();
+        false
+    }
+
+    fn take(&mut self, byte: u8, with_paste: bool) -> bool {
+        if let Some(paste) = &mut self.paste {
+            paste.push(byte);
+            if paste.ends_with(b"\x1b[201~") {
+                let mut paste = self.paste.take().unwrap();
+                paste.truncate(paste.len() - 6);
+                self.pasted(&String::from_utf8_lossy(&paste));
+            }
+            return false;
+        }
+        if let Some(sequence) = &mut self.sequence {
+            sequence.push(byte);
+            let is_long = sequence.len() > 1 && (0x40..=0x7e).contains(&byte);
+            if sequence[0] != b'[' || is_long {
+                let is_paste = sequence == b"[200~";
+                self.sequence = None;
+                self.paste = is_paste.then(Vec::new);
+            }
+            return false;
+        }
+        match byte {
+            0x1b => self.sequence = Some(Vec::new()),
+            b'\r' if self.in_dialog => {
+                self.note(&json!({ "dialog": "approved" }));
+                self.in_dialog = false;
+            }
+            _ if self.in_dialog => {}
+            b'\r' => self.enter(with_paste),
+            0x7f => {
+                self.text.pop();
+            }
+            0x15 => self.text.clear(),
+            0x03 if self.text.is_empty() => return true,
+            0x03 => self.text.clear(),
+            0x20..0x7f => self.text.push(Ok(char::from(byte))),
+            _ => {}
+        }
+        false
+    }
+
+    fn pasted(&mut self, text: &str) {
+        if self.in_dialog {
+            return self.note(&json!({ "lostPaste": text.len() }));
+        }
+        let (lines, chars) = (text.lines().count(), text.chars().count());
+        let shown = match self.kind {
+            Kind::Codex if chars > 1000 => Some(format!("[Pasted Content {chars} chars]")),
+            Kind::Gemini if lines > 5 => Some(format!("[Pasted Text: {lines} lines]")),
+            Kind::Gemini if chars > 500 => Some(format!("[Pasted Text: {chars} chars]")),
+            Kind::Copilot if lines > 10 => {
+                Some(format!("[Paste #{} - {lines} lines]", self.pastes + 1))
+            }
+            Kind::Cursor if lines > 8 => {
+                Some(format!("[Pasted text #{} +{} lines]", self.pastes + 1, lines - 1))
+            }
+            _ => None,
+        };
+        self.pastes += usize::from(shown.is_some());
+        match shown {
+            Some(shown) => self.text.push(Err(format!("{shown}\0{text}"))),
+            None => self.text.extend(text.chars().map(Ok)),
+        }
+        self.pasted_at = Some(Instant::now());
+    }
+
+    fn enter(&mut self, with_paste: bool) {
+        let since = self.pasted_at.map(|at| at.elapsed());
+        let is_too_soon = match self.kind {
+            // Taken for a line's end.
+            Kind::Gemini => since.is_some_and(|since| since < Duration::from_millis(70)),
+            // Absorbed with the paste.
+            Kind::Cursor => {
+                with_paste || since.is_some_and(|since| since < Duration::from_millis(100))
+            }
+            _ => false,
+        };
+        if is_too_soon {
+            return;
+        }
+        let whole = |piece: &Result<char, String>| match piece {
+            Ok(c) => c.to_string(),
+            Err(paste) => paste.split_once('\0').unwrap().1.to_owned(),
+        };
+        let text: String = self.text.iter().map(whole).collect();
+        if text.is_empty() {
+            return;
+        }
+        self.text.clear();
+        self.told.push(text.lines().next().unwrap_or_default().to_owned());
+        self.accept(&text);
+        let now = Instant::now();
+        self.turn_ends = Some(now + self.turn());
+        self.dialog_opens = self.script.dialog_after_ms.map(|ms| now + Duration::from_millis(ms));
+        self.turn_ends = self.turn_ends.max(self.dialog_opens);
+    }
+
+    fn draw(&self) {
+        let size = tcgetwinsize(io::stdout()).unwrap();
+        let columns = usize::from(size.ws_col).max(40);
+        let busy = self.turn_ends.is_some();
+        let mut out = String::from("\x1b[2J\x1b[H");
+        let title = match (self.kind, self.in_dialog, busy) {
+            (Kind::Codex, _, true) => "⠋ a name | work",
+            (Kind::Gemini, true, _) => "✋  Action Required",
+            (Kind::Gemini, _, true) => "✦  Working…",
+            _ => "a name",
+        };
+        for told in &self.told[self.told.len().saturating_sub(8)..] {
+            out.push_str(&format!("{}\r\n", told.chars().take(columns - 1).collect::<String>()));
+        }
+        if self.in_dialog {
+            out.push_str("\r\n");
+            out.push_str(match self.kind {
+                Kind::Codex => "  Would you like to run the following command?\r\n\r\n› 1. Yes, proceed (y)\r\n  2. No\r\n\r\n  Press enter to confirm or esc to cancel",
+                Kind::Gemini => "│ Allow execution of [Shell]?\r\n│ ● 1. Allow once\r\n│   2. No (esc)",
+                Kind::Copilot => "│ Do you want to run this command?\r\n│ ❯ 1. Yes\r\n│   2. No\r\n│ ↑/↓ to navigate · enter to select · esc to cancel",
+                _ => "  Waiting for approval...\r\n  [y] Run  [n] Skip",
+            });
+            out.push_str("\x1b[H");
+            return print(&format!("\x1b]2;{title}\x07{out}"));
+        }
+        if busy {
+            out.push_str(match self.kind {
+                Kind::Codex => "\r\n• Working (0s • esc to interrupt)\r\n",
+                Kind::Gemini => "\r\n ⠼ Thinking... (esc to cancel, 2s)\r\n",
+                _ => "\r\n",
+            });
+        }
+        let (sign, hint) = match self.kind {
+            Kind::Codex => ("› ", "\x1b[2mAsk Codex to do anything\x1b[m"),
+            Kind::Gemini => (" > ", "  Type your message or @path/to/file"),
+            Kind::Cursor => ("  → ", "\x1b[2mPlan, search, build anything\x1b[m"),
+            _ => ("❯ ", ""),
+        };
+        let indent = sign.chars().count();
+        let rule = "─".repeat(columns);
+        out.push_str(&format!("\r\n{rule}\r\n\x1b[1m{sign}\x1b[m"));
+        let rows = self.content(columns - indent - 1);
+        if self.text.is_empty() {
+            out.push_str(&format!("\x1b7{hint}"));
+        } else {
+            out.push_str(&rows.join(&format!("\r\n{}", " ".repeat(indent))));
+            out.push_str("\x1b7");
+        }
+        out.push_str(match (self.kind, busy) {
+            (Kind::Copilot, true) => "\r\n──\r\n ◎ Working · 4 B esc esc interrupt",
+            (Kind::Copilot, false) => "\r\n──\r\n Interactive · Manual Approval · / commands",
+            (Kind::Cursor, true) => "\r\n\r\n  ctrl+c to stop",
+            (Kind::Codex, _) => "\r\n\r\n  mock-model default · /work",
+            _ => "\r\n\r\n workspace (/directory)",
+        });
+        out.push_str("\x1b8");
+        print(&format!("\x1b]2;{title}\x07{out}"));
+    }
+
+    fn content(&self, width: usize) -> Vec<String> {
+        let mut rows = vec![String::new()];
+        for piece in &self.text {
+            let shown = match piece {
+                Ok('\n') => {
+                    rows.push(String::new());
+                    continue;
+                }
+                Ok(c) => c.to_string(),
+                Err(paste) => paste.split_once('\0').unwrap().0.to_owned(),
+            };
+            if rows.last().unwrap().chars().count() + shown.chars().count() > width {
+                rows.push(String::new());
+            }
+            rows.last_mut().unwrap().push_str(&shown);
+        }
+        rows
+    }
+
+    fn note(&self, entry: &Value) {
+        if let Some(path) = &self.script.prompts {
+            append(path, entry);
+        }
+    }
+}
+
+fn read_keys() -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 16384];
+        while let Ok(read) = io::stdin().lock().read(&mut buffer) {
+            if read == 0 || sender.send(buffer[..read].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn append(path: &Path, entry: &Value) {
+    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+    file.write_all(format!("{entry}\n").as_bytes()).unwrap();
+}
+
+fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}
