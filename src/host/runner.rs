@@ -28,6 +28,7 @@ mod process;
 mod signals;
 mod tmux;
 mod told;
+mod tools;
 mod tracer;
 
 pub use gate::Gate;

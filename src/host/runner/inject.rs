@@ -1,7 +1,7 @@
 //! The hands of `core::inject`: looks at the session, asks the machine, and
 //! does what it says, each step on disk before it is done.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -22,11 +22,11 @@ use crate::core::outcome::{Reason, State};
 use crate::host::status;
 use crate::host::tmux::{Look, Pane, PaneState, Spot, Tmux, TmuxError};
 use crate::state::inbox::{Inbox, QueuedDelivery};
-use crate::state::spool;
 
 use super::Brakes;
 use super::signals::{SignalLog, news};
 use super::told::Told;
+use super::tools::Tools;
 use super::tracer::Tracer;
 
 /// How many seconds after a person's key everything of ours waits. tmux tells
@@ -36,11 +36,6 @@ const HOLD_AFTER_KEY: i64 = 3;
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a signal that was on its way when the agent ended may take.
 const LATE_SIGNAL: Duration = Duration::from_millis(300);
-/// How long tools are held back at once, and how often that is tried.
-const TOOLS_HELD: Duration = Duration::from_secs(1);
-const TOOLS_TRIES: u32 = 10;
-/// How long a tool that came before the lock may take to open its dialog.
-const TOOLS_SETTLE: Duration = Duration::from_millis(150);
 /// How long after something was typed it is looked again.
 const TYPED: Duration = Duration::from_millis(5);
 /// How long after a key that tmux refused it is looked again.
@@ -395,56 +390,6 @@ impl Injector<'_> {
         if let Err(error) = self.inbox.record(steps).await {
             tracing::warn!(delivery = %self.delivery.id, %error, "could not record a step");
         }
-    }
-}
-
-/// The lock that holds the agent's tools back, so that no dialog of theirs opens
-/// between our look and our key.
-struct Tools {
-    spool: PathBuf,
-    held: Option<(std::fs::File, Instant)>,
-    tries: u32,
-}
-
-impl Tools {
-    fn free(spool: &Path) -> Self {
-        Self { spool: spool.to_owned(), held: None, tries: 0 }
-    }
-
-    /// Lets the tools go, unless the lock is needed and young.
-    fn let_go(&mut self, is_needed: bool) {
-        self.held.take_if(|(_, since)| !is_needed || since.elapsed() > TOOLS_HELD);
-    }
-
-    /// Takes the lock, where it is not held. `false`: it is held since long before
-    /// the last look, or cannot be had, and that must not keep a delivery.
-    async fn must_be_held(&mut self, action: &Action) -> bool {
-        // The submit key comes a good while after the paste anyway.
-        let is_hasty = matches!(action, Action::Stash | Action::Unstash | Action::Remove);
-        match self.held {
-            Some((_, since)) if is_hasty && since.elapsed() < TOOLS_SETTLE => {
-                tokio::time::sleep(TOOLS_SETTLE.saturating_sub(since.elapsed())).await;
-                return true;
-            }
-            Some(_) => return false,
-            None if self.tries > TOOLS_TRIES => {
-                self.tries = 0;
-                return false;
-            }
-            None => {}
-        }
-        match spool::hold_tools(&self.spool) {
-            Ok(lock) => {
-                self.held = Some((lock, Instant::now()));
-                self.tries = 0;
-            }
-            Err(error) => {
-                tracing::debug!(%error, "tools are not held back");
-                self.tries += 1;
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        }
-        true
     }
 }
 
