@@ -102,6 +102,10 @@ impl Runners {
         if started != Ok(Hosting::Headless) {
             self.gate.entered(slug);
         }
+        // Whoever paused it meanwhile is heard before anything is told.
+        if started == Ok(Hosting::Live) && self.record(slug)?.status == SessionStatus::Paused {
+            return Ok(Hosting::Held(Reason::SessionPaused));
+        }
         // The disk may have filled meanwhile; the next try waits for it.
         started.map_err(|failure| StartFailure {
             transient: failure.transient || !self.has_room(),

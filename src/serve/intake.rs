@@ -155,11 +155,11 @@ impl Intake {
                     Err(error) => tracing::error!(error = %chain(&error), "could not record it"),
                 }
             }
-            if let Some(job) = decided.job {
-                self.dispatcher.enqueue(job).await;
-            }
             if let Some(slug) = decided.paused {
                 self.dispatcher.paused(slug).await;
+            }
+            if let Some(job) = decided.job {
+                self.dispatcher.enqueue(job).await;
             }
         }
         Ok(())
@@ -277,6 +277,8 @@ impl Intake {
         if let Some(job) = &mut decided.job {
             job.gathers = message.is_some_and(|message| message.review.is_some()) && !job.now;
         }
+        // What waits already is not told together with what is kept.
+        decided.paused = limited.then(|| item.slug());
         decided.keep = Some((item.clone(), decision));
         decided
     }

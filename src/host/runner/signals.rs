@@ -128,8 +128,12 @@ impl SignalLog {
     }
 
     /// Whether the session's conversation exists, so that it is resumed rather than
-    /// begun: what the agent said of its transcript counts more than what we noted.
+    /// begun: what Claude said of its transcript counts more than what we noted.
+    /// Other agents say it when they are asked to resume.
     pub fn has_conversation(harness: Harness, dir: &Path, record: &SessionRecord) -> bool {
+        if !matches!(harness, Harness::Claude(_)) {
+            return record.conversation_started;
+        }
         let mut said = Self::new(harness, dir);
         if let Err(error) = said.refresh() {
             tracing::warn!(%error, "could not read the spool");

@@ -96,7 +96,7 @@ pub(super) const DEAD_FORMAT: &str = "Pane is dead (\
     #{?#{!=:#{pane_dead_status},},status #{pane_dead_status},}\
     #{?#{!=:#{pane_dead_signal},},signal #{pane_dead_signal},}, #{t:pane_dead_time})";
 /// How that begins.
-const PANE_IS_DEAD: &str = "Pane is dead";
+const PANE_IS_DEAD: &str = "Pane is dead (";
 
 /// What ends the list of clients: what comes after it, on the same line, is the
 /// title, and after that the screen, whatever stands on that.
