@@ -343,6 +343,7 @@ fn a_secret_in_the_wrong_place_is_not_repeated() {
         "webhooks:\n  ghWebhook:\n    secretFile: {hunter2-0123: 1}\n",
         "webhooks:\n  ghWebhook:\n    secret: @hunter2-0123\n",
         "webhookToken: hunter2-0123\n",
+        "webhooks: {ghWebhook: {secretEnv: hunter20123abcdef4567890abcdef12345678}}\n",
         "webhooks:\n  ghWebhook:\n    secretEnv: 20123\n",
         "webhooks:\n  ghWebhook:\n    secretEnv: |\n      hunter2-0123\n",
         "routing:\n  webTerminal:\n    publicUrl: https://me:hunter2-0123@a\n",

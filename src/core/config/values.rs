@@ -123,7 +123,13 @@ pub(super) fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Str
     let fits = text.len() <= 200
         && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    fits.then_some(text)
+    // Random digits can begin with a letter: they would be shown as a name is.
+    let is_random = text.len() >= 24
+        && !text.contains('_')
+        && text.contains(|c: char| c.is_ascii_digit())
+        && text.contains(|c: char| c.is_ascii_lowercase());
+    (fits && !is_random)
+        .then_some(text)
         .ok_or_else(|| D::Error::custom("this is not the name of an environment variable"))
 }
 
