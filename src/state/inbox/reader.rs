@@ -65,7 +65,7 @@ impl InboxReader {
     }
 
     /// Deliveries that nobody has routed yet, in order of arrival: so many, and
-    /// no more than [`TOGETHER`] bytes of them beyond the first.
+    /// no more than `TOGETHER` bytes of them beyond the first.
     pub fn to_route(&self, limit: usize) -> Result<Vec<StoredDelivery>, InboxError> {
         self.rows(
             "WITH next AS (
