@@ -27,9 +27,6 @@ mod terminfo;
 pub mod tool;
 pub mod trouble;
 
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
-
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
@@ -38,7 +35,7 @@ use crate::core::platform::Host;
 
 use install::store::Store;
 
-pub use checks::{InboxLook, Project, client_for, secret_command};
+pub use checks::{InboxLook, Project, away as move_away, client_for, secret_command};
 pub use finding::{Finding, Severity};
 pub use named::named;
 pub use offer::offer_installs;
@@ -149,14 +146,11 @@ pub async fn find(id: ToolId, env: &Env, dirs: &Dirs, tools: &Tools) -> Option<T
     resolve::Search { env, dirs, tools }.find(id).await
 }
 
-/// The GitHub CLI, when it is on the part of `PATH` that is looked into. Nothing
+/// The GitHub CLI, when it is on `PATH` and nobody else can change it. Nothing
 /// depends on it: it is only asked who somebody is, and is found out to work by
 /// its answer.
 pub fn github_cli(env: &Env) -> Option<Tool> {
-    let is_program = |path: &PathBuf| {
-        fs_err::metadata(path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
-    };
-    let path = path::usable(env).into_iter().map(|dir| dir.join("gh")).find(is_program)?;
+    let path = named::trusted("gh", env)?;
     Some(Tool::candidate("gh", &path, Origin::System, env))
 }
 

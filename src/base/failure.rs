@@ -140,6 +140,12 @@ pub fn plain(text: &str) -> &str {
     text.split(" (os error").next().unwrap_or_default()
 }
 
+/// The cause alone, where an error of a file also says what was done and where.
+pub fn bare(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    plain(&text).rsplit(": ").next().unwrap_or_default().to_owned()
+}
+
 fn causes(first: Option<&(dyn Error + 'static)>) -> std::vec::IntoIter<String> {
     let mut texts = Vec::new();
     let mut next = first;

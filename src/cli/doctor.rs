@@ -1,6 +1,7 @@
 //! `the-loop doctor`: examines this host, or installs a pinned tool.
 
 mod bundle;
+mod explain;
 pub(crate) mod managed;
 pub(crate) mod notes;
 
@@ -110,12 +111,36 @@ enum Mode {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let result = run_it(context, args);
+    if let Err(failure) = &result
+        && args.json
+        && failure.kind() != Kind::BrokenPipe
+    {
+        // Whoever fails here has printed nothing yet.
+        let mut why = failure.to_string();
+        if let Some(cause) = failure.source() {
+            why = format!("{why}: {}", chain(cause));
+        }
+        let told = json!({
+            "schema": 1,
+            "error": why,
+            "hints": failure.hints(),
+            "exitCode": failure.kind().exit_code(),
+        });
+        context.printer.data(&render(&told))?;
+    }
+    result
+}
+
+fn run_it(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     check_usage(args)?;
     if args.list_checks {
         return list_checks(context, args.json);
     }
+    // Without a home nothing can be checked, and nothing can be installed.
+    let kind = if is_managing(args) { Kind::Failed } else { Kind::CouldNotCheck };
     let dirs = Dirs::new(&context.env)
-        .map_err(|error| Failure::new(Kind::CouldNotCheck, error.to_string()).hint(error.hint()))?;
+        .map_err(|error| Failure::new(kind, error.to_string()).hint(error.hint()))?;
     let household = Household::enter();
     let result = context.block_on(async {
         tokio::select! {
@@ -130,18 +155,21 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     result
 }
 
+fn is_managing(args: &Args) -> bool {
+    args.list || !args.install.is_empty() || !args.uninstall.is_empty()
+}
+
 fn check_usage(args: &Args) -> Result<(), Failure> {
     let usage = |text: String| Failure::new(Kind::Usage, text);
     if args.offline.is_some() && args.install.is_empty() && !args.fix {
         return Err(usage("`--offline` is for `--install` and `--fix`".to_owned()));
     }
-    let is_managing = args.list || !args.install.is_empty() || !args.uninstall.is_empty();
     let is_examining = !args.modes.is_empty()
         || !args.only.is_empty()
         || args.report
         || args.fix
         || args.list_checks;
-    if is_managing && is_examining {
+    if is_managing(args) && is_examining {
         let text = "`--install`, `--uninstall` and `--list` examine nothing: call them alone";
         return Err(usage(text.to_owned()));
     }
@@ -218,7 +246,16 @@ async fn fix(
     args: &Args,
     report: &Report,
 ) -> Result<bool, Failure> {
-    let repairs: Vec<_> = report.findings().iter().filter_map(|found| found.fix.as_ref()).collect();
+    let mut repairs: Vec<_> =
+        report.findings().iter().filter_map(|found| found.fix.as_ref()).collect();
+    repairs.sort_by_key(|repair| !repair.is_first());
+    let mut seen = Vec::new();
+    repairs.retain(|repair| {
+        !seen.contains(repair) && {
+            seen.push(*repair);
+            true
+        }
+    });
     if repairs.is_empty() {
         context.printer.note("there is nothing that the-loop could fix");
         return Ok(false);

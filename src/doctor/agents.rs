@@ -12,7 +12,7 @@ use super::Needs;
 use super::catalogue::is_asked;
 use super::finding::{Finding, Severity};
 use super::repair::Repair;
-use super::resolve::{Candidate, on_path};
+use super::resolve::{Candidate, by_others, on_path};
 use super::tool::{Origin, Tool};
 use super::trouble::Trouble;
 use super::{probe, program};
@@ -75,6 +75,10 @@ pub async fn find_agent(env: &Env, tools: &Tools, agent: &Harness) -> Result<Too
     for Candidate { path, origin, ignored } in candidates(env, &wanted.program, configured) {
         if let Some(why) = ignored {
             lost.push((path, Trouble::Untrusted { why: why.to_string() }));
+            continue;
+        }
+        if let Some(why) = by_others(&path, origin) {
+            lost.push((path, why));
             continue;
         }
         let candidate = Tool::candidate(wanted.program.clone(), &path, origin, env);

@@ -8,8 +8,11 @@
 mod checkpoint;
 mod download;
 mod fetch;
+mod follow;
+mod pace;
 pub mod source;
 pub mod store;
+mod trust;
 mod unpack;
 pub mod versions;
 
@@ -22,13 +25,15 @@ use fs_err as fs;
 use self::fetch::Fetched;
 use self::source::Source;
 use self::store::{Installed, Receipt, Store, WorkDir};
+use super::path::{self, Judge};
 use super::probe;
+use super::resolve::by_others;
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
 use crate::base::env::Env;
-use crate::base::failure::plain;
+use crate::base::failure::{bare, plain};
 use crate::base::files::lock::LockError;
-use crate::core::platform::{Pin, Version};
+use crate::core::platform::{Pin, Remedy, Version};
 
 /// The largest file that is fetched or unpacked when its size is not known.
 const SIZE_LIMIT: u64 = 64 * 1024 * 1024;
@@ -81,18 +86,83 @@ pub enum InstallError {
         is_web_page: bool,
     },
     /// What was fetched is larger than it can be.
-    #[error("`{from}` is larger than {limit} bytes")]
+    #[error(
+        "`{from}` is not the pinned file: it is larger than {limit} bytes, and {expected} is the \
+         SHA-256 that is pinned"
+    )]
     TooLarge {
         /// The path or URL.
         from: String,
         /// The limit.
         limit: u64,
+        /// The digest of what should have come.
+        expected: String,
+    },
+    /// Somebody else could change what is installed.
+    #[error("others could change what is installed in `{}`: {why}", folder.display())]
+    Open {
+        /// The folder of the tool.
+        folder: PathBuf,
+        /// Who, and by what.
+        why: String,
+        /// What to do about it.
+        remedy: Remedy,
     },
     /// The mirror or a redirect is not to be trusted with a download.
     #[error("`{url}` is refused: downloads are https only, and http to this machine itself")]
     InsecureUrl {
         /// The URL.
         url: String,
+    },
+    /// The server sends us elsewhere, and nobody goes there.
+    #[error("`{url}` redirects to `{to}`, which {why}")]
+    Redirect {
+        /// The URL.
+        url: String,
+        /// Where to.
+        to: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A variable names a proxy that cannot be used.
+    #[error("{variable} is {}{why}", value.as_ref().map(|is| format!("`{is}`, ")).unwrap_or_default())]
+    BadProxy {
+        /// The variable.
+        variable: &'static str,
+        /// Its value, where it holds nothing secret.
+        value: Option<String>,
+        /// What it is.
+        why: &'static str,
+    },
+    /// The proxy does not lead there.
+    #[error("could not download `{url}` through the proxy {proxy} ({variable}): {why}")]
+    Proxy {
+        /// The URL.
+        url: String,
+        /// The variable that names the proxy.
+        variable: &'static str,
+        /// Its host and port.
+        proxy: String,
+        /// Why.
+        why: String,
+    },
+    /// A variable names authorities that cannot be used.
+    #[error("{variable} names `{}`, which {why}", path.display())]
+    BadAuthorities {
+        /// The variable.
+        variable: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// What is the matter with it.
+        why: String,
+    },
+    /// The folder that was named cannot be looked into.
+    #[error("no file can be taken from `{}`: {}", folder.display(), bare(cause))]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        cause: io::Error,
     },
     /// The value of `THE_LOOP_MIRROR` is no URL.
     #[error("THE_LOOP_MIRROR is not a URL of a mirror (https://… or file:///…)")]
@@ -120,6 +190,8 @@ pub enum InstallError {
         host: String,
         /// Why.
         why: String,
+        /// The variable by which only some authorities are trusted.
+        only: Option<&'static str>,
     },
     /// The server gave a little at each try, and never all.
     #[error("`{url}` was cut off too often")]
@@ -217,6 +289,11 @@ pub async fn install(
     {
         return Ok(Done { installed, was_there: true });
     }
+    let open = Judge::of_places().open(&store.tool_dir(id));
+    if let Some(first) = open.first() {
+        let (folder, why) = (store.tool_dir(id), first.why.clone());
+        return Err(InstallError::Open { folder, why, remedy: path::remedy(&open) });
+    }
     let lock = store.lock(id, progress).await?;
     checkpoint::reach(env, "locked").await;
     let work = store.work_dir(id, pin, lock)?;
@@ -238,6 +315,10 @@ pub async fn install(
         result,
         Err(InstallError::Download { .. }
             | InstallError::Certificate { .. }
+            | InstallError::Proxy { .. }
+            | InstallError::BadProxy { .. }
+            | InstallError::BadAuthorities { .. }
+            | InstallError::Redirect { .. }
             | InstallError::Status { .. }
             | InstallError::TooManyTries { .. })
     );
@@ -250,8 +331,11 @@ pub async fn install(
     Ok(Done { installed, was_there: false })
 }
 
-/// Whether an install whose bytes are right can be run too.
+/// Whether an install whose bytes are right may be run, and can be.
 async fn works(env: &Env, id: ToolId, pin: &Pin, installed: &Installed) -> bool {
+    if by_others(&installed.path, Origin::Managed).is_some() {
+        return false;
+    }
     let tool = Tool::candidate(id.as_str(), &installed.path, Origin::Managed, env);
     let told = probe::version(id, &tool).await.ok();
     told.is_some() && told == Version::parse(&pin.version)
@@ -404,7 +488,10 @@ pub fn take_out(
     let from = archive.display().to_string();
     let found = digest_of(archive, SIZE_LIMIT).map_err(file_error(archive))?;
     match found {
-        None => Err(InstallError::TooLarge { from, limit: SIZE_LIMIT }),
+        None => {
+            let expected = sha256.to_owned();
+            Err(InstallError::TooLarge { from, limit: SIZE_LIMIT, expected })
+        }
         Some(found) if found != sha256 => {
             let (expected, is_web_page) = (sha256.to_owned(), fetch::is_web_page(archive));
             Err(InstallError::WrongDigest { from, found, expected, is_web_page })

@@ -35,6 +35,8 @@ pub enum Repair {
     },
     /// Take what others may do away.
     Private(PathBuf),
+    /// Take the right to write away from others.
+    Close(Vec<PathBuf>),
     /// Make a private directory.
     MakeDir(PathBuf),
     /// Remove the socket of a receiver that died, under its lock.
@@ -75,6 +77,10 @@ impl Repair {
             Self::Private(path) => {
                 format!("take the permissions of others from {}", shown(path))
             }
+            Self::Close(paths) => {
+                let paths: Vec<_> = paths.iter().map(|path| shown(path)).collect();
+                format!("take the right to write to {} from others", paths.join(" and "))
+            }
             Self::MakeDir(path) => format!("make the private directory {}", shown(path)),
             Self::StaleSocket { socket, .. } => format!("remove the socket {}", shown(socket)),
             Self::Litter(id) => {
@@ -98,6 +104,13 @@ impl Repair {
                 format!("add {} to {}", visible(&content.to_string()), shown(file))
             }
         }
+    }
+}
+
+impl Repair {
+    /// Whether others build on it: an install is made in a place that is closed.
+    pub fn is_first(&self) -> bool {
+        matches!(self, Self::Private(_) | Self::Close(_) | Self::MakeDir(_))
     }
 }
 
@@ -161,7 +174,8 @@ impl Workshop<'_> {
     pub async fn make(&self, repair: &Repair) -> Result<(), RepairError> {
         match repair {
             Repair::Install { id, version } => self.install(*id, version).await,
-            Repair::Private(path) => make_private(path),
+            Repair::Private(path) => take_from_others(path, 0o77),
+            Repair::Close(paths) => paths.iter().try_for_each(|path| take_from_others(path, 0o22)),
             Repair::MakeDir(path) => files::private_dir(path).map_err(failed(path)),
             Repair::StaleSocket { socket, lock } => remove_socket(socket, lock),
             Repair::Litter(id) => {
@@ -198,13 +212,13 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> RepairError {
 }
 
 /// Only of what is ours, and never through a link.
-fn make_private(path: &Path) -> Result<(), RepairError> {
+fn take_from_others(path: &Path, bits: u32) -> Result<(), RepairError> {
     let meta = fs::symlink_metadata(path).map_err(failed(path))?;
     if meta.is_symlink() || meta.uid() != rustix::process::geteuid().as_raw() {
         let why = "is a link, or belongs to somebody else".to_owned();
         return Err(RepairError::LeftAlone { path: path.to_path_buf(), why });
     }
-    let mode = PermissionsExt::from_mode(meta.mode() & 0o700);
+    let mode = PermissionsExt::from_mode(meta.mode() & 0o7777 & !bits);
     fs::set_permissions(path, mode).map_err(failed(path))
 }
 

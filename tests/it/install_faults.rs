@@ -30,13 +30,15 @@ pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
     /// Sends nothing more and keeps the connection.
     pub(crate) stalls: bool,
+    /// Sends a byte now and then, for as long as somebody listens.
+    pub(crate) drips: bool,
 }
 
 impl Reply {
     /// The whole file announced, and the bytes up to `end` of it sent.
     pub(crate) fn whole(file: &[u8], end: usize) -> Self {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
-        Self { head, body: file[..end].to_vec(), stalls: false }
+        Self { head, body: file[..end].to_vec(), stalls: false, drips: false }
     }
 
     /// What a server that knows ranges sends.
@@ -49,12 +51,18 @@ impl Reply {
             file.len(),
             file.len() - start,
         );
-        Self { head, body: file[start..end].to_vec(), stalls: false }
+        Self { head, body: file[start..end].to_vec(), stalls: false, drips: false }
+    }
+
+    /// A head that does not end.
+    pub(crate) fn head_alone(file: &[u8]) -> Self {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX: ", file.len());
+        Self { head, body: Vec::new(), stalls: false, drips: false }
     }
 
     pub(crate) fn status(line: &str) -> Self {
         let head = format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n\r\n");
-        Self { head, body: Vec::new(), stalls: false }
+        Self { head, body: Vec::new(), stalls: false, drips: false }
     }
 }
 
@@ -99,6 +107,9 @@ impl Server {
                     let reply = script(number, range);
                     let _ = stream.write_all(reply.head.as_bytes()).await;
                     let _ = stream.write_all(&reply.body).await;
+                    while reply.drips && stream.write_all(b"x").await.is_ok() {
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                    }
                     if reply.stalls {
                         std::future::pending::<()>().await;
                     }
@@ -108,11 +119,11 @@ impl Server {
         Self { url, asked, paths, task }
     }
 
-    fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> Source {
         Source::Mirror(self.url.clone())
     }
 
-    fn asked(&self) -> Vec<Option<usize>> {
+    pub(crate) fn asked(&self) -> Vec<Option<usize>> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -129,14 +140,18 @@ impl Progress for Silent {
     fn say(&self, _: &str) {}
 }
 
-async fn install_it(place: &Place, pin: &Pin, source: &Source) -> Result<Done, InstallError> {
+pub(crate) async fn install_it(
+    place: &Place,
+    pin: &Pin,
+    source: &Source,
+) -> Result<Done, InstallError> {
     let path = "/usr/bin:/bin";
     let env = place.env(path).with_var("THE_LOOP_DOWNLOAD_TIMEOUT", "1");
     install(&env, ToolId::Tmux, pin, &Store::new(&place.dirs(path)), source, &Silent).await
 }
 
 /// An archive of a program of this version, and its pin.
-fn build(version: &str) -> (Vec<u8>, Pin) {
+pub(crate) fn build(version: &str) -> (Vec<u8>, Pin) {
     // Enough that does not compress to be cut in pieces.
     let noise: String =
         (0..2000_u32).map(|n| sha256(&n.to_le_bytes())).collect::<Vec<_>>().join("\n# ");

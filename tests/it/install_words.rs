@@ -50,7 +50,7 @@ async fn a_download_that_fails_says_what_happened_and_what_helps() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = said(&format!("http://{free}")).await;
     assert!(nobody.contains(&format!("no connection to {free}: Connection refused")), "{nobody}");
-    assert!(nobody.contains("hint: is THE_LOOP_MIRROR right?"), "{nobody}");
+    assert!(nobody.contains("hint: is THE_LOOP_MIRROR right? Then run it again\n"), "{nobody}");
 
     let page = b"\n<!DOCTYPE html>\n<title>Sign in</title>";
     let server = Server::start(move |_, _| Reply::whole(page, page.len())).await;
@@ -68,7 +68,8 @@ fn install(place: &Place, more: &[(&str, &str)]) -> (Option<i32>, String) {
 #[test]
 fn a_proxy_is_asked_for_what_is_elsewhere_and_named_when_it_refuses() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let proxy = format!("http://me:s3cret@{}", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
+    let proxy = format!("http://me:s3cret@{address}");
     let asked = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut line = String::new();
@@ -80,7 +81,9 @@ fn a_proxy_is_asked_for_what_is_elsewhere_and_named_when_it_refuses() {
     let (code, said) = install(&Place::new(), &more);
     assert_eq!(asked.join().unwrap(), "CONNECT mirror.invalid:443 HTTP/1.1\r\n");
     assert_eq!(code, Some(1));
-    assert!(said.contains("no connection to mirror.invalid:443 (HTTPS_PROXY is set): "), "{said}");
+    assert!(said.contains(&format!("through the proxy {address} (HTTPS_PROXY): ")), "{said}");
+    assert!(said.contains("hint: is HTTPS_PROXY right?"), "{said}");
+    assert!(!said.contains("MIRROR right") && !said.contains("trying again"), "{said}");
     assert!(!said.contains("s3cret"), "{said}");
 }
 

@@ -6,19 +6,17 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::Context;
+use super::explain::explain;
 use super::notes::Notes;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
-use crate::base::files::lock::LockError;
-use crate::base::process::shell_word;
 use crate::base::terminal::table;
 use crate::base::text::visible;
 use crate::cli::json::render;
-use crate::core::platform::{Host, Pin};
+use crate::core::platform::Host;
 use crate::doctor::install::source::Source;
 use crate::doctor::install::store::Store;
 use crate::doctor::install::{InstallError, install};
-use crate::doctor::trouble::Trouble;
 use crate::doctor::{ToolId, host};
 
 /// A tool that the program can keep, and a version of it. Written as it was asked
@@ -114,6 +112,10 @@ fn finish(
     }
     match failures.len() {
         0 => Ok(ExitCode::SUCCESS),
+        1 if as_json => {
+            context.printer.note(failures[0].1.render(context.printer.is_verbose()).trim_end());
+            Ok(ExitCode::FAILURE)
+        }
         1 => Err(failures.remove(0).1),
         _ => {
             let names: Vec<_> = failures.iter().map(|(wanted, _)| wanted.to_string()).collect();
@@ -121,7 +123,12 @@ fn finish(
             for (_, failure) in &failures {
                 context.printer.note(failure.render(context.printer.is_verbose()).trim_end());
             }
-            Err(Failure::failed(format!("{names} were not {verb}")))
+            let failure = Failure::failed(format!("{names} were not {verb}"));
+            if as_json {
+                context.printer.note(failure.render(false).trim_end());
+                return Ok(ExitCode::FAILURE);
+            }
+            Err(failure)
         }
     }
 }
@@ -148,7 +155,7 @@ async fn install_one(
     let progress = Notes::new(context);
     let done = install(&context.env, wanted.id, pin, store, source, &progress)
         .await
-        .map_err(|error| explain(name, pin, source, &error))?;
+        .map_err(|error| explain(name, pin, source, store.kept(wanted.id, pin), &error))?;
     let path = done.installed.path.display();
     let state = if done.was_there { "is already installed" } else { "installed" };
     Ok(Line {
@@ -160,66 +167,6 @@ async fn install_one(
             "wasThere": done.was_there,
         }),
     })
-}
-
-fn explain(name: &str, pin: &Pin, source: &Source, error: &InstallError) -> Failure {
-    let (version, url) = (&pin.version, &pin.url);
-    let failure =
-        Failure::failed(format!("could not install {name} {version}")).because(chain(error));
-    let elsewhere = format!("or: the-loop doctor --install {name}@{version} --offline DIR");
-    let mirror = matches!(source, Source::Mirror(_)).then_some("THE_LOOP_MIRROR");
-    match error {
-        InstallError::NotInFolder { .. } => failure.hint(format!("get it from {url}")),
-        InstallError::WrongDigest { is_web_page, .. } => {
-            let kept = "nothing was changed; what was installed before is still in its place";
-            match is_web_page {
-                true => failure
-                    .hint("a proxy or a network may want a login first: open the URL in a browser")
-                    .hint(kept),
-                false => failure.hint(kept),
-            }
-        }
-        InstallError::Status { status: 404 | 410, .. } => match mirror {
-            Some(_) => {
-                let path = url.split_once("//").and_then(|(_, rest)| rest.split_once('/'));
-                let path = path.map_or(url.as_str(), |(_, path)| path);
-                failure
-                    .hint(format!("the mirror must hold /{path}"))
-                    .hint(format!("or unset THE_LOOP_MIRROR: it is at {url}"))
-            }
-            None => failure.hint("the release may have been taken away").hint(elsewhere),
-        },
-        InstallError::Status { status: 401 | 403 | 407, .. } => {
-            failure.hint("the server, or a proxy before it, wants to know who asks").hint(elsewhere)
-        }
-        InstallError::Certificate { .. } => failure
-            .hint("SSL_CERT_FILE names a file with the authorities that are trusted")
-            .hint(elsewhere),
-        InstallError::Download { .. } if mirror.is_some() => failure
-            .hint("is THE_LOOP_MIRROR right? Then run it again: what came is kept")
-            .hint(elsewhere),
-        InstallError::Download { .. }
-        | InstallError::Status { .. }
-        | InstallError::TooManyTries { .. } => failure
-            .hint("run it again: what came is kept")
-            .hint("where a proxy is needed, HTTPS_PROXY names it")
-            .hint(elsewhere),
-        InstallError::DoesNotRun { why, .. } if matches!(**why, Trouble::Denied) => {
-            failure.hint("set THE_LOOP_HOME to a directory from which programs can be run")
-        }
-        InstallError::File { .. } => {
-            failure.hint("`the-loop doctor --only disk` says what stands in the way there")
-        }
-        InstallError::Lock { source: LockError::Io { path, .. }, .. } if is_odd(path) => {
-            failure.hint(format!("remove it: rm {}", shell_word(&path.to_string_lossy())))
-        }
-        _ => failure,
-    }
-}
-
-/// Whether something stands at the place of a lock that can be none.
-fn is_odd(lock: &Path) -> bool {
-    fs_err::symlink_metadata(lock).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
 /// Takes managed tools away.

@@ -17,6 +17,7 @@ use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::listener::listener;
 use crate::doctor::probe;
 use crate::doctor::repair::Repair;
+use crate::doctor::resolve::by_others;
 use crate::doctor::tool::{Origin, Tool, ToolId};
 
 /// How long a running server may take to tell its version. A client of another
@@ -113,6 +114,9 @@ async fn running(env: &Env, tool: &Tool, socket: &Path) -> Result<Option<Running
                 inode(path).is_some() && inode(path) == inode(&through)
             })
             .unwrap_or(through);
+        if let Some(why) = by_others(&path, Origin::Configured) {
+            return Err(format!("its program {} {why}", visible(&path.to_string_lossy())));
+        }
         let own = Tool::candidate("tmux", &path, Origin::System, env);
         let version = probe::version(ToolId::Tmux, &own).await.map_err(|why| why.to_string())?;
         let own = Some(own.with_version(version.clone()));

@@ -15,6 +15,7 @@ use crate::base::text::{count, visible};
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::install::store::Store;
+use crate::doctor::path::{self, Judge, Open};
 use crate::doctor::repair::Repair;
 use crate::doctor::tool::ToolId;
 
@@ -134,6 +135,14 @@ fn about_port(address: SocketAddr, error: Option<io::ErrorKind>, held: bool) -> 
 pub(super) fn state(scene: &Scene) -> Vec<Finding> {
     let Some(dir) = scene.project.state.as_deref() else { return Vec::new() };
     let mut findings = modes(scene, dir);
+    let mut open = Judge::of_places().open(dir);
+    // Its own mode was looked at above.
+    open.retain(|open| open.path != dir);
+    if !open.is_empty() {
+        findings.retain(|found| found.severity != Severity::Ok);
+        let shown = visible(&dir.to_string_lossy());
+        findings.push(replaceable("state.modes", format!("others could replace {shown}"), &open));
+    }
     findings.extend(locks(scene));
     findings
 }
@@ -165,6 +174,28 @@ pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
         findings.push(Finding::new(id, Severity::Ok, "the stored deliveries can be read"));
     }
     findings
+}
+
+/// About a place of ours that others could replace.
+fn replaceable(id: &str, what: String, open: &[Open]) -> Finding {
+    let mut finding = Finding::new(id, Severity::Error, what).remedy(path::remedy(open));
+    finding.evidence = open.iter().map(|open| open.why.clone()).collect();
+    match path::closable(open) {
+        own if own.is_empty() => finding,
+        own => finding.fix(Repair::Close(own)),
+    }
+}
+
+pub(super) fn tools(scene: &Scene) -> Vec<Finding> {
+    let id = "tools.private";
+    let root = Store::new(&scene.dirs).root().to_path_buf();
+    let open = Judge::of_places().open(&root);
+    if open.is_empty() {
+        let what = "nobody else can change what the-loop installs";
+        return vec![Finding::new(id, Severity::Ok, what)];
+    }
+    let shown = visible(&root.to_string_lossy());
+    vec![replaceable(id, format!("others could change what the-loop installs in {shown}"), &open)]
 }
 
 fn modes(scene: &Scene, dir: &Path) -> Vec<Finding> {

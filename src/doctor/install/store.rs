@@ -24,6 +24,8 @@ const PARTIAL_PREFIX: &str = ".partial-";
 /// How long another install of the same tool is waited for: longer than a
 /// download may take.
 const LOCK_DEADLINE: Duration = Duration::from_mins(15);
+/// How often a person is told that it is still waited for.
+const LOCK_AGAIN: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const LOCK: &str = ".lock";
 const WORK_PREFIX: &str = ".work-";
@@ -88,6 +90,11 @@ impl Store {
     /// The store below the user's data directory.
     pub fn new(dirs: &Dirs) -> Self {
         Self { root: dirs.data.join("tools") }
+    }
+
+    /// Where the folders of all tools are.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// The versions of a tool that are there: the one in use, then newest first.
@@ -163,15 +170,21 @@ impl Store {
         let path = self.lock_path(id);
         let failed = |source| InstallError::Lock { tool: id.as_str(), source };
         let start = Instant::now();
-        let mut is_told = false;
+        let mut told = None;
         // Asked again and again, and not waited for in the kernel: an interrupt ends it.
         let mut lock = loop {
             match LockFile::try_acquire(&path) {
                 Err(LockError::Held { holder, .. }) if start.elapsed() < LOCK_DEADLINE => {
-                    if !is_told {
-                        let name = id.as_str();
+                    let name = id.as_str();
+                    if told.is_none() {
                         progress.say(&format!("waiting for {holder}, which is installing {name}"));
-                        is_told = true;
+                        told = Some(start);
+                    } else if told.is_some_and(|told| told.elapsed() > LOCK_AGAIN) {
+                        let waited = start.elapsed().as_secs();
+                        progress.say(&format!(
+                            "{holder} has not finished after {waited} s; Ctrl-C ends this wait"
+                        ));
+                        told = Some(Instant::now());
                     }
                     tokio::time::sleep(LOCK_PAUSE).await;
                 }
@@ -193,6 +206,11 @@ impl Store {
     /// only a try for the same bytes goes on with it.
     pub(super) fn partial(&self, id: ToolId, pin: &Pin) -> PathBuf {
         self.tool_dir(id).join(format!("{PARTIAL_PREFIX}{}", pin.sha256))
+    }
+
+    /// How much of the download of a build is kept for the next try.
+    pub fn kept(&self, id: ToolId, pin: &Pin) -> u64 {
+        fs::symlink_metadata(self.partial(id, pin)).map_or(0, |partial| partial.len())
     }
 
     /// What installs that died left behind.
@@ -315,7 +333,7 @@ impl Store {
         self.tool_dir(id).join(LOCK)
     }
 
-    pub(super) fn tool_dir(&self, id: ToolId) -> PathBuf {
+    pub(in crate::doctor) fn tool_dir(&self, id: ToolId) -> PathBuf {
         self.root.join(id.as_str())
     }
 }
