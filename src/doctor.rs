@@ -35,7 +35,7 @@ use crate::core::platform::Host;
 
 use install::store::Store;
 
-pub use checks::{InboxLook, Project, away as move_away, client_for, secret_command};
+pub use checks::{InboxLook, Project, client_for, secret_command};
 pub use finding::{Finding, Severity};
 pub use named::named;
 pub use offer::offer_installs;
@@ -133,11 +133,26 @@ pub async fn check_up(request: &Request<'_>) -> Report {
         .iter()
         .flat_map(|resolution| check::findings(resolution, &host, needs, can_keep))
         .collect();
+    let mut others = others;
+    if resolutions.iter().any(|found| found.id == ToolId::Claude && found.chosen.is_none()) {
+        others.iter_mut().for_each(without_claude);
+    }
     let tmux = resolutions.iter().find(|found| found.id == ToolId::Tmux);
     findings.extend(checks::skew(env, project, tmux.and_then(|tmux| tmux.chosen.as_ref())).await);
     findings.extend(agent);
     findings.extend(others);
     Report::new(host, resolutions, findings)
+}
+
+/// Takes the advice away to run a Claude Code that is not there.
+fn without_claude(finding: &mut Finding) {
+    let Some(remedy) = &mut finding.remedy else { return };
+    if !finding.id.starts_with("claude.") || finding.severity == Severity::Ok {
+        return;
+    }
+    remedy.commands.retain(|command| command != "claude");
+    let has_fix = !remedy.commands.is_empty();
+    remedy.note = (!has_fix).then(|| "install Claude Code first: `claude.found` says how".into());
 }
 
 /// The binary of a tool for a command that only looks: the first candidate that

@@ -1,7 +1,6 @@
 //! `the-loop doctor`: examines this host, or installs a pinned tool.
 
 mod bundle;
-mod explain;
 pub(crate) mod managed;
 pub(crate) mod notes;
 
@@ -26,6 +25,7 @@ use crate::core::harness::{Harnesses, Program};
 use crate::core::platform::Remedy;
 use crate::core::workspace::Places;
 use crate::doctor::catalogue::{CHECKS, is_known};
+use crate::doctor::install::Progress as _;
 use crate::doctor::repair::Workshop;
 use crate::doctor::{self, Finding, InboxLook, Needs, Project, Report, Request, Severity};
 
@@ -129,7 +129,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         });
         context.printer.data(&render(&told))?;
     }
-    result
+    result.map_err(|failure| failure.wrapped(managed::WIDTH))
 }
 
 fn run_it(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
@@ -220,9 +220,8 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
         asked.about_config = bundle::masked(asked.about_config);
     }
     let mut report = asked.check_up(context, dirs, &args.only).await;
-    let mut failed = false;
     if args.fix {
-        failed = fix(context, dirs, args, &report).await?;
+        fix(context, dirs, args, &report).await?;
         if !args.dry_run {
             report = asked.check_up(context, dirs, &args.only).await;
         }
@@ -235,17 +234,12 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
     } else {
         context.printer.out().write_all(report.render(context.printer.is_verbose()).as_bytes())?;
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::from(report.exit_code()) })
+    // After a repair it is the second look that counts: what was not fixed is there.
+    Ok(ExitCode::from(report.exit_code()))
 }
 
-/// Shows every repair, and makes it unless only a look was asked for. Says
-/// whether one failed.
-async fn fix(
-    context: &Context,
-    dirs: &Dirs,
-    args: &Args,
-    report: &Report,
-) -> Result<bool, Failure> {
+/// Shows every repair, and makes it unless only a look was asked for.
+async fn fix(context: &Context, dirs: &Dirs, args: &Args, report: &Report) -> Result<(), Failure> {
     let mut repairs: Vec<_> =
         report.findings().iter().filter_map(|found| found.fix.as_ref()).collect();
     repairs.sort_by_key(|repair| !repair.is_first());
@@ -258,7 +252,7 @@ async fn fix(
     });
     if repairs.is_empty() {
         context.printer.note("there is nothing that the-loop could fix");
-        return Ok(false);
+        return Ok(());
     }
     let source = managed::source(context, args.offline.as_deref())?;
     let progress = Notes::new(context);
@@ -269,20 +263,18 @@ async fn fix(
         source: &source,
         progress: &progress,
     };
-    let mut failed = false;
     for repair in repairs {
         let what = repair.describe();
         if args.dry_run {
-            context.printer.note(&format!("would {what}"));
+            progress.say(&format!("would {what}"));
             continue;
         }
-        context.printer.note(&format!("fixing: {what}"));
+        progress.say(&format!("fixing: {what}"));
         if let Err(error) = workshop.make(repair).await {
-            context.printer.note(&format!("not fixed: {}", chain(&error)));
-            failed = true;
+            progress.say(&format!("not fixed: {}", error.told()));
         }
     }
-    Ok(failed)
+    Ok(())
 }
 
 /// What is needed, and what is configured.

@@ -19,7 +19,7 @@ use super::{probe, program};
 use crate::base::env::Env;
 use crate::base::files::{self, atomic};
 use crate::base::process::shell_word;
-use crate::base::text::visible;
+use crate::base::text::{path_text, visible};
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::harness::{Harness, Probe, Program, Seed};
 use crate::core::platform::Remedy;
@@ -49,12 +49,7 @@ impl std::fmt::Display for Missing {
         match self.lost.first() {
             None => write!(f, "`{}` was not found", visible(&self.program)),
             Some((path, why)) => {
-                write!(
-                    f,
-                    "`{}`: {} {why}",
-                    visible(&self.program),
-                    visible(&path.to_string_lossy())
-                )
+                write!(f, "`{}`: {} {why}", visible(&self.program), path_text(&path))
             }
         }
     }
@@ -129,7 +124,7 @@ pub(super) async fn findings(
         findings.push(match find_agent(env, tools, agent).await {
             Ok(tool) => {
                 let version = tool.version().map(|v| format!(" {v}")).unwrap_or_default();
-                let path = visible(&tool.path().to_string_lossy());
+                let path = path_text(tool.path());
                 let what = format!("{name}{version}, {}: {path}", tool.origin().as_str());
                 Finding::new("agent.found", Severity::Ok, what)
             }
@@ -168,7 +163,7 @@ fn files_of(env: &Env, agent: &Harness) -> Vec<Finding> {
         if is_own(&file) {
             continue;
         }
-        let shown = visible(&file.to_string_lossy());
+        let shown = path_text(&file);
         let what = format!("{} would not tell us anything: {shown} lacks our hooks", agent.name());
         findings.push(
             Finding::new("agent.files", Severity::Error, what)

@@ -15,7 +15,7 @@ use super::resolve::{Lost, Resolution};
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
 use crate::base::process::shell_word;
-use crate::base::text::visible;
+use crate::base::text::path_text;
 use crate::core::platform::{Host, Remedy, remedy_for};
 
 /// How this program's own advice on installs begins.
@@ -60,7 +60,7 @@ fn offer_no_install(finding: &mut Finding) {
 fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs) -> Vec<Finding> {
     let id = resolution.id;
     let data = id.data();
-    let path = visible(&tool.path().to_string_lossy());
+    let path = path_text(tool.path());
     let version = tool.version();
     let told = version.map(|version| format!(" {version}")).unwrap_or_default();
     let mut findings = vec![Finding {
@@ -133,7 +133,7 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
         }
         _ => Vec::new(),
     };
-    let shown = visible(&first.path.to_string_lossy());
+    let shown = path_text(&first.path);
     let place = if configured { format!("`tools.{name}.path` {shown}") } else { shown };
     Finding {
         id: format!("{name}.{}", first.why.check()),
@@ -162,7 +162,7 @@ fn install(id: ToolId, host: &Host, needs: &Needs) -> Option<Repair> {
 }
 
 fn evidence(lost: &Lost) -> String {
-    let path = visible(&lost.path.to_string_lossy());
+    let path = path_text(&lost.path);
     format!("{path} ({}) {}", lost.origin.as_str(), lost.why)
 }
 

@@ -21,7 +21,7 @@ use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::core::platform::Host;
 
-pub use disk::away;
+pub(super) use disk::away;
 pub use server::client_for;
 pub use state::secret_command;
 

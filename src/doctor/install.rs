@@ -5,6 +5,7 @@
 //! Called by `the-loop doctor --install`. It knows nothing of package managers
 //! and never needs root: everything happens below the user's data directory.
 
+mod advice;
 mod checkpoint;
 mod download;
 mod fetch;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
+pub use self::advice::advice;
 use self::fetch::Fetched;
 use self::source::Source;
 use self::store::{Installed, Receipt, Store, WorkDir};

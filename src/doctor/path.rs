@@ -14,7 +14,7 @@ use fs_err as fs;
 
 use crate::base::env::Env;
 use crate::base::process::shell_word;
-use crate::base::text::visible;
+use crate::base::text::path_text;
 use crate::core::platform::Remedy;
 
 /// Users and groups below this number are the system's own.
@@ -39,7 +39,7 @@ impl std::fmt::Display for Ignored {
             Self::Relative => f.write_str("it is relative"),
             Self::Writable(who) => f.write_str(who),
             Self::InWorkTree(root) => {
-                write!(f, "it is in the work tree {}", visible(&root.to_string_lossy()))
+                write!(f, "it is in the work tree {}", path_text(&root))
             }
         }
     }
@@ -164,7 +164,7 @@ impl Judge {
             let Some(who) = who.filter(|_| found.iter().all(|open| open.path != *step)) else {
                 continue;
             };
-            let why = match visible(&step.to_string_lossy()) {
+            let why = match path_text(&step) {
                 _ if is_it => format!("{who} it"),
                 step => format!("{who} {step}, on the way to it"),
             };

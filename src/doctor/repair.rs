@@ -13,14 +13,14 @@ use serde_json::value::RawValue;
 
 use super::install::source::Source;
 use super::install::store::Store;
-use super::install::{InstallError, Progress, install};
+use super::install::{InstallError, Progress, advice, install};
 use super::tool::ToolId;
 use super::{agents, terminfo};
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::base::failure::chain;
 use crate::base::files::{self, atomic, lock::LockFile};
-use crate::base::text::visible;
+use crate::base::text::{path_text, visible};
 use crate::core::platform::Host;
 
 /// Something that can be put right.
@@ -71,7 +71,7 @@ pub enum Repair {
 impl Repair {
     /// What will be done, in one line.
     pub fn describe(&self) -> String {
-        let shown = |path: &Path| visible(&path.to_string_lossy());
+        let shown = |path: &Path| path_text(&path);
         match self {
             Self::Install { id, version } => format!("install {} {version}", id.as_str()),
             Self::Private(path) => {
@@ -146,6 +146,8 @@ pub enum RepairError {
         tool: &'static str,
         /// Why.
         source: InstallError,
+        /// What helps.
+        hints: Vec<String>,
     },
     /// The descriptions could not be made.
     #[error("could not describe the terminals: {why}")]
@@ -153,6 +155,17 @@ pub enum RepairError {
         /// Why.
         why: String,
     },
+}
+
+impl RepairError {
+    /// The error and what helps, for a person.
+    pub fn told(&self) -> String {
+        let hints = match self {
+            Self::Install { hints, .. } => hints.as_slice(),
+            _ => &[],
+        };
+        hints.iter().fold(visible(&chain(self)), |told, hint| format!("{told}\nhint: {hint}"))
+    }
 }
 
 /// What a repair works with.
@@ -181,9 +194,11 @@ impl Workshop<'_> {
             Repair::Litter(id) => {
                 let store = Store::new(self.dirs);
                 let cleared = store.clear_litter(*id);
-                cleared
-                    .map(drop)
-                    .map_err(|source| RepairError::Install { tool: id.as_str(), source })
+                cleared.map(drop).map_err(|source| RepairError::Install {
+                    tool: id.as_str(),
+                    source,
+                    hints: Vec::new(),
+                })
             }
             Repair::Terminfo => terminfo::make(self.env)
                 .await
@@ -203,7 +218,11 @@ impl Workshop<'_> {
         })?;
         let store = Store::new(self.dirs);
         let done = install(self.env, id, pin, &store, self.source, self.progress).await;
-        done.map(drop).map_err(|source| RepairError::Install { tool: id.as_str(), source })
+        done.map(drop).map_err(|source| {
+            let kept = store.kept(id, pin);
+            let hints = advice(id.as_str(), pin, self.source, kept, &source);
+            RepairError::Install { tool: id.as_str(), source, hints }
+        })
     }
 }
 

@@ -128,6 +128,23 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// What a person is told, without the breaks that only make lines fit.
+pub(crate) fn words(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for line in text(bytes).lines() {
+        match line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')) {
+            Some(rest) => {
+                out.pop();
+                out.push(' ');
+                out.push_str(rest);
+            }
+            None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// What a run printed, which fits the committed schema in every state.
 pub(crate) fn result(output: &Output) -> Value {
     let parsed = serde_json::from_slice(&output.stdout);

@@ -397,7 +397,7 @@ fn a_report_for_a_bug_holds_no_name_and_no_secret() {
     {
         assert!(!said.contains(hidden), "{hidden}: {said}");
     }
-    assert!(said.contains("1 users, 1 repositories") && said.contains("tmux"), "{said}");
+    assert!(said.contains("1 user, 1 repository") && said.contains("tmux"), "{said}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use the_loop::doctor::{github_cli, named};
 
-use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text};
+use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text, words};
 use crate::doctor_host::{DEMO, chmod, configure, doctor, mode, severity};
 use crate::install_faults::may_mount;
 
@@ -15,7 +15,7 @@ use crate::install_faults::may_mount;
 fn with_ttyd() -> Place {
     let place = Place::new();
     let output = install(&place);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", words(&output.stderr));
     place
 }
 
@@ -68,7 +68,7 @@ fn nothing_is_installed_where_others_could_change_it() {
     std::os::unix::fs::symlink(&open, &home).unwrap();
     let output = install(&place);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     assert!(said.contains("others could change what is installed in"), "{said}");
     let hint = format!("hint: chmod go-w {}\n", open.display());
     assert!(said.contains(&hint), "{said}");
@@ -259,4 +259,200 @@ fn a_directory_for_temporary_files_of_no_use_is_passed_over_and_said() {
     let report = json(&output);
     assert_eq!(severity(&report, "tmux.found"), "ok", "{report:#}");
     assert!(report.to_string().contains("only 0 MiB are free for temporary files"), "{report:#}");
+}
+
+/// A directory whose name could act on a terminal, or be broken.
+const AWKWARD: &str = "a home with spaces \u{1b}[31m and\nmore \u{202e}of them";
+
+#[test]
+fn an_awkward_home_acts_on_no_terminal_and_stays_in_one_piece() {
+    let place = Place::new();
+    let home = place.path(AWKWARD);
+    std::fs::create_dir(&home).unwrap();
+    let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();
+    let shown = "a home with spaces \\x1b[31m and\\nmore \\u{202e}of them";
+    for (args, is_shown) in [
+        (&["doctor", "-v", "--for", "web"][..], false),
+        (&["doctor", "--report"], false),
+        (&["doctor", "--install", "ttyd", "--offline", &folder], true),
+        (&["doctor", "--install", "ttyd", "--offline", &folder], true),
+        (&["doctor", "-v", "--for", "web"], true),
+        (&["doctor", "--list"], false),
+        (&["doctor", "--uninstall", "ttyd"], true),
+        (&["doctor", "--install", "ttyd", "--offline", home.to_str().unwrap()], true),
+        (&["doctor", "--install", "ttyd", "--offline", "/nowhere"], false),
+        (&["doctor", "--fix", "--dry-run", "--for", "web"], false),
+    ] {
+        let mut command = place.command(SYSTEM, args);
+        let output = command.env("THE_LOOP_HOME", &home).env("HOME", &home).output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(!said.contains(['\u{1b}', '\u{202e}', '\r']), "{args:?}: {said:?}");
+        assert!(!said.lines().any(|line| line.starts_with("more ")), "{args:?}: {said}");
+        assert_eq!(said.contains(shown), is_shown, "{args:?}: {said}");
+    }
+}
+
+/// Whether a line fits, or is a path, a URL or a command that is never broken.
+fn fits(line: &str) -> bool {
+    let inner = line.trim_start().trim_start_matches("- ");
+    let is_command = ["run: ", "or:  "].iter().any(|label| inner.starts_with(label))
+        || (line.starts_with("  ")
+            && ["mv ", "rm ", "chmod "].iter().any(|c| inner.starts_with(c)));
+    line.chars().count() <= 80 || is_command || !inner.contains(' ') || inner.starts_with('`')
+}
+
+#[test]
+fn what_an_install_and_a_report_say_fits_eighty_columns() {
+    let place = Place::new();
+    let long = place.path(&format!("{}/deep", "long-name-".repeat(8)));
+    std::fs::create_dir_all(&long).unwrap();
+    let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();
+    std::fs::create_dir_all(place.path("wrong")).unwrap();
+    for pin in &the_loop::doctor::ToolId::Ttyd.data().pins {
+        std::fs::write(place.path("wrong").join(pin.file_name()), "no").unwrap();
+    }
+    let wrong = place.path("wrong").display().to_string();
+    let install = |offline: &'static str| vec!["doctor", "--install", "ttyd", "--offline", offline];
+    let cases = [
+        (vec!["doctor", "--install", "ttyd", "--offline", &folder], ("X", "x")),
+        (vec!["doctor", "--install", "ttyd", "--offline", &folder], ("X", "x")),
+        (vec!["doctor", "--list"], ("X", "x")),
+        (vec!["doctor", "--uninstall", "ttyd"], ("X", "x")),
+        (vec!["doctor", "--install", "ttyd", "--offline", &wrong], ("X", "x")),
+        (install("/nowhere"), ("X", "x")),
+        (install("/tmp"), ("THE_LOOP_HOME", "/dev/null")),
+        (vec!["doctor", "--install", "ttyd@9"], ("X", "x")),
+        (vec!["doctor", "--install", "ttyd"], ("THE_LOOP_MIRROR", "http://a.b")),
+        (vec!["doctor", "--install", "ttyd"], ("THE_LOOP_MIRROR", "junk")),
+        (vec!["doctor", "--install", "ttyd"], ("HTTPS_PROXY", "socks5://127.0.0.1:1")),
+        (vec!["doctor", "--install", "ttyd"], ("SSL_CERT_FILE", "/nowhere/authorities.pem")),
+        (vec!["doctor", "--install", "ttyd"], ("HTTPS_PROXY", "http://127.0.0.1:1")),
+        (vec!["doctor", "--report"], ("X", "x")),
+        (vec!["doctor", "--fix", "--for", "web", "--offline", "/nowhere"], ("X", "x")),
+    ];
+    for (args, (name, value)) in &cases {
+        let mut command = place.command(SYSTEM, args);
+        command.env("THE_LOOP_HOME", &long).env("THE_LOOP_DOWNLOAD_TIMEOUT", "1");
+        let output = command.env(name, value).output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        for line in said.lines() {
+            assert!(fits(line), "{args:?}: {line}\nin\n{said}");
+        }
+    }
+}
+
+#[test]
+fn a_path_with_spaces_is_not_broken() {
+    let place = Place::new();
+    let bin = place.path("programs of somebody with a long name and many words in it");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join("tmux"), "#!/bin/sh\necho tmux 2.9\n").unwrap();
+    chmod(&bin.join("tmux"), 0o755);
+    std::os::unix::fs::symlink("/usr/bin/git", bin.join("git")).unwrap();
+    let said = text(&place.run(bin.to_str().unwrap(), &["doctor", "-v"], &[]).stdout);
+    for name in ["tmux", "git"] {
+        let whole = format!("`{}`", bin.join(name).display());
+        assert!(said.lines().any(|line| line.contains(&whole)), "{said}");
+    }
+}
+
+#[test]
+fn a_list_marks_what_is_not_run_and_says_what_helps() {
+    let place = with_ttyd();
+    let list = |place: &Place| {
+        let shown = place.run(SYSTEM, &["doctor", "--list"], &[]);
+        let told = place.run(SYSTEM, &["doctor", "--list", "--json"], &[]);
+        assert!(shown.status.success() && told.status.success());
+        let told = crate::doctor::result(&told);
+        (text(&shown.stdout), words(&shown.stderr), told["installed"][0]["fault"].clone())
+    };
+    let (shown, said, fault) = list(&place);
+    assert!(shown.contains("current\n") && said.is_empty() && fault.is_null(), "{shown}{said}");
+    let binary = place.path("home/data/tools/ttyd/1.7.7/ttyd");
+    let bytes = std::fs::read(&binary).unwrap();
+    chmod(&binary, 0o777);
+    let open = list(&place);
+    std::fs::write(&binary, [&bytes[..], b"x"].concat()).unwrap();
+    chmod(&binary, 0o755);
+    let damaged = list(&place);
+    for ((shown, said, fault), why) in
+        [(open, "is not to be trusted: "), (damaged, "is damaged: its SHA-256 is ")]
+    {
+        assert!(shown.contains("current, not usable"), "{shown}");
+        assert!(said.contains(&format!("ttyd 1.7.7 {why}")), "{said}");
+        assert!(said.contains("hint: the-loop doctor --install ttyd@1.7.7\n"), "{said}");
+        assert!(fault.as_str().unwrap().starts_with(why), "{fault}");
+    }
+    assert!(install(&place).status.success());
+    assert!(list(&place).2.is_null());
+}
+
+#[test]
+fn claude_is_not_to_be_run_where_it_is_not_there() {
+    let place = Place::new();
+    configure(&place, "routing:\n  runner: tmux\n  defaultHarness: claude\n");
+    let ask = |path: &str| {
+        let args = ["doctor", "--json", "--only", "claude.onboarding,claude.trust"];
+        json(&place.run(path, &args, &[]))
+    };
+    let file = place.path("home/.claude.json");
+    for text in ["{}", "broken"] {
+        std::fs::write(&file, text).unwrap();
+        let report = ask("BIN");
+        for id in ["claude.onboarding", "claude.trust"] {
+            let remedy = &finding(&report, id)["remedy"];
+            let told = remedy.to_string();
+            assert!(!told.contains("\"claude\"") && !told.contains("start `claude`"), "{told}");
+            assert!(remedy.is_object(), "{told}");
+        }
+    }
+    place.put("claude", 0o755, b"#!/bin/sh\necho 2.1.3\n");
+    std::fs::write(&file, "{}").unwrap();
+    let report = ask("BIN");
+    assert_eq!(finding(&report, "claude.onboarding")["remedy"]["commands"][0], "claude");
+}
+
+#[test]
+fn a_fix_ends_with_the_exit_code_of_a_second_look() {
+    let place = Place::new();
+    configure(&place, "routing:\n  runner: process\n  defaultHarness: claude\n");
+    place.put("claude", 0o755, b"#!/bin/sh\necho 2.1.3\n");
+    let only = ["doctor", "--json", "--only", "claude"];
+    let file = place.path("home/.claude.json");
+    for text in ["{}", "[]", "{broken", "", "\u{feff}{}", r#"{"projects":3}"#] {
+        std::fs::write(&file, text).unwrap();
+        let fixed = place.run("BIN", &[&only[..], &["--fix"]].concat(), &[]);
+        let again = place.run("BIN", &only, &[]);
+        assert_eq!(fixed.status.code(), again.status.code(), "{text}: {}", words(&fixed.stderr));
+        let (fixed, again) = (json(&fixed), json(&again));
+        assert_eq!(fixed, again, "{text}");
+        if text != "{}" && !text.contains("projects") {
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "it is left alone");
+        }
+    }
+}
+
+#[test]
+fn a_repair_and_a_command_say_what_helps() {
+    let place = Place::new();
+    // A folder without the file.
+    let args = ["doctor", "--for", "web", "--only", "ttyd", "--fix", "--offline", "/usr/share"];
+    let said = words(&place.run("/usr/bin:/bin", &args, &[]).stderr);
+    assert!(said.contains("not fixed: could not install ttyd: "), "{said}");
+    assert!(said.contains("hint: get it from https://github.com/"), "{said}");
+    // The configuration that was named is the one that the doctor is to look at.
+    let config = place.path("home/other.yaml");
+    let text =
+        "routing:\n  runner: tmux\n  defaultHarness: demo\ntools:\n  tmux:\n    path: /nowhere/x\n";
+    std::fs::write(&config, text).unwrap();
+    let args = ["sessions", "list", "--config", "other.yaml"];
+    let output = place.run(SYSTEM, &args, &[]);
+    let said = words(&output.stderr);
+    if let Some(hint) = said.split("hint: `").nth(1) {
+        let command = hint.split('`').next().unwrap();
+        assert!(command.contains(&format!("--config {}", config.display())), "{said}");
+        let args: Vec<_> = command.split(' ').skip(1).collect();
+        let report = place.run(SYSTEM, &args, &[]);
+        assert!(words(&report.stdout).contains("/nowhere/x"), "{}", words(&report.stdout));
+    }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use the_loop::doctor::install::InstallError;
 
-use crate::doctor::{Place, SYSTEM, result, test_tool, text};
+use crate::doctor::{Place, SYSTEM, result, test_tool, words};
 use crate::install::active;
 use crate::install_faults::{Reply, Server, build, install_it};
 
@@ -17,7 +17,7 @@ const INSTALL: &[&str] = &["doctor", "--install", "ttyd"];
 fn refused(place: &Place, more: &[(&str, &str)]) -> String {
     let quick = [more, &[("THE_LOOP_DOWNLOAD_TIMEOUT", "1")]].concat();
     let output = place.run(SYSTEM, INSTALL, &quick);
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(active(place, "ttyd"), Vec::<String>::new(), "{said}");
     said
@@ -211,7 +211,7 @@ fn what_stands_in_the_way_is_moved_by_the_command_that_is_given() {
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();
         put(&at);
         let output = place.run(SYSTEM, &args, &[]);
-        let said = text(&output.stderr);
+        let said = words(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {said}");
         assert!(!said.contains("os error"), "{name}: {said}");
         if label == "move it away: " {
@@ -222,7 +222,7 @@ fn what_stands_in_the_way_is_moved_by_the_command_that_is_given() {
         }
         obey(&said, label);
         let output = place.run(SYSTEM, &args, &[]);
-        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        assert!(output.status.success(), "{name}: {}", words(&output.stderr));
         if name.starts_with("a file") {
             let kept = std::fs::read(at.with_extension("away")).unwrap();
             assert_eq!(kept, b"precious", "{name}");
@@ -236,7 +236,7 @@ fn a_folder_that_is_not_there_is_told_with_what_it_must_hold() {
     let offline = [INSTALL, &["--offline", "/nonexist"]].concat();
     let mirror = [("THE_LOOP_MIRROR", "file:///nonexist")];
     for output in [place.run(SYSTEM, &offline, &[]), place.run(SYSTEM, INSTALL, &mirror)] {
-        let said = text(&output.stderr);
+        let said = words(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("no file can be taken from `/nonexist`: No such file"), "{said}");
         assert!(said.contains("hint: name a directory that holds ttyd."), "{said}");
@@ -265,7 +265,7 @@ fn json_comes_also_where_nothing_could_be_done() {
         assert_eq!(output.status.code(), Some(code), "{args:?} {more:?}");
         let told = result(&output);
         assert_eq!(told["exitCode"], code, "{told}");
-        let said = text(&output.stderr);
+        let said = words(&output.stderr);
         let error = told["error"].as_str().unwrap();
         assert!(said.contains(error), "{error} in {said}");
         for hint in told["hints"].as_array().unwrap() {
@@ -276,5 +276,5 @@ fn json_comes_also_where_nothing_could_be_done() {
     let output = place.run(SYSTEM, &["doctor", "--json", "--install", "ttyd@9"], &[]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(result(&output)["failed"][0]["id"], "ttyd");
-    assert!(text(&output.stderr).starts_with("error: "), "{}", text(&output.stderr));
+    assert!(words(&output.stderr).starts_with("error: "), "{}", words(&output.stderr));
 }

@@ -21,7 +21,7 @@ use the_loop::doctor::{ToolId, find};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::doctor::{Place, SYSTEM, test_tool, text, wait_until};
+use crate::doctor::{Place, SYSTEM, test_tool, text, wait_until, words};
 use crate::install::{GOOD, active, archive, folder, header, mode, pin, sha256};
 
 /// What a server sends for one request.
@@ -414,11 +414,11 @@ fn the_binary_of_a_running_server_is_neither_replaced_nor_removed() {
 
     let refused = place.run(SYSTEM, &["doctor", "--uninstall", "tmux"], &[]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("is in use by process "), "{}", text(&refused.stderr));
+    assert!(words(&refused.stderr).contains("is in use by process "), "{}", words(&refused.stderr));
     std::fs::remove_file(dir.join("receipt.json")).unwrap();
     let refused = again();
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stdout));
-    assert!(text(&refused.stderr).contains("is in use by process "), "{}", text(&refused.stderr));
+    assert!(words(&refused.stderr).contains("is in use by process "), "{}", words(&refused.stderr));
     assert!(tmux(&["has-session"]).status.success());
 
     assert!(tmux(&["kill-server"]).status.success());
@@ -427,11 +427,11 @@ fn the_binary_of_a_running_server_is_neither_replaced_nor_removed() {
     });
     assert!(again().status.success());
     let gone = place.run(SYSTEM, &["doctor", "--uninstall", "tmux@3.6a"], &[]);
-    assert!(gone.status.success(), "{}", text(&gone.stderr));
+    assert!(gone.status.success(), "{}", words(&gone.stderr));
     assert_eq!(names(&tools(&place)), [".lock"]);
     let nothing = place.run(SYSTEM, &["doctor", "--uninstall", "tmux"], &[]);
     assert_eq!(nothing.status.code(), Some(1));
-    assert!(text(&nothing.stderr).contains("is not installed"), "{}", text(&nothing.stderr));
+    assert!(words(&nothing.stderr).contains("is not installed"), "{}", words(&nothing.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -465,7 +465,7 @@ async fn a_kill_at_any_step_leaves_what_the_next_run_puts_right() {
         parked.wait().unwrap();
         let mirror = [("THE_LOOP_MIRROR", server.url.as_str())];
         let next = place.run("/usr/bin:/bin", &["doctor", "--install", "ttyd"], &mirror);
-        assert!(next.status.success(), "after {step}: {}", text(&next.stderr));
+        assert!(next.status.success(), "after {step}: {}", words(&next.stderr));
         let dir = place.path("home/data/tools/ttyd");
         assert_eq!(names(&dir), [".lock", "1.7.7", "current"], "after {step}");
         let real = std::fs::read(test_tool("ttyd")).unwrap();
@@ -519,7 +519,7 @@ fn a_target_that_cannot_be_used_is_named_with_the_reason() {
     ] {
         let place = Place::new();
         let Some(output) = in_namespace(&place, mounts) else { return };
-        let error = text(&output.stderr);
+        let error = words(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {error}");
         assert!(error.contains(said), "{name}: {error}");
     }
@@ -530,7 +530,7 @@ fn temporary_files_on_another_mount_do_not_matter() {
     let place = Place::new();
     let mounts = "mount -t tmpfs -o noexec,size=16k x \"$TMPDIR\"";
     let Some(output) = in_namespace(&place, mounts) else { return };
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", words(&output.stderr));
     assert_eq!(active(&place, "ttyd"), ["1.7.7"]);
 }
 
@@ -549,7 +549,7 @@ fn a_home_with_spaces_and_other_letters_and_an_open_umask_do() {
         .env("HOME", &home)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", words(&output.stderr));
     let mut todo = vec![home];
     let mut files = 0;
     while let Some(path) = todo.pop() {
@@ -576,7 +576,7 @@ fn without_home_it_does_not_fall_over() {
         .output()
         .unwrap();
     // The user's entry in the password file may have one.
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", words(&output.stderr));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::doctor::{Place, SYSTEM, result, test_tool, text, wait_until};
+use crate::doctor::{Place, SYSTEM, result, test_tool, wait_until, words};
 use crate::install_faults::{Reply, Server};
 use crate::support::{TmuxServer, eventually};
 
@@ -24,7 +24,7 @@ async fn said(url: &str) -> String {
         place.run(SYSTEM, INSTALL, &more)
     });
     let output = output.await.unwrap();
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     // Nothing of what only a programmer understands.
     for word in ["os error", "client error", "(Connect)"] {
@@ -62,7 +62,7 @@ async fn a_download_that_fails_says_what_happened_and_what_helps() {
 /// Runs an install with these variables; gives its exit code and what it said.
 fn install(place: &Place, more: &[(&str, &str)]) -> (Option<i32>, String) {
     let output = place.run(SYSTEM, INSTALL, more);
-    (output.status.code(), text(&output.stderr))
+    (output.status.code(), words(&output.stderr))
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_time_out_that_is_none_is_a_fault_of_the_call() {
     let place = Place::new();
     let output = place.run(SYSTEM, INSTALL, &[("THE_LOOP_DOWNLOAD_TIMEOUT", "garbage")]);
     assert_eq!(output.status.code(), Some(2));
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     let fault = "THE_LOOP_DOWNLOAD_TIMEOUT is `garbage`, and not a number of seconds";
     assert!(said.contains(fault), "{said}");
 }
@@ -155,7 +155,7 @@ fn a_place_where_nothing_can_be_made_is_named_once() {
     let args = [INSTALL, &["--offline", &folder]].concat();
     let output = Place::new().run(SYSTEM, &args, &[("THE_LOOP_HOME", "/dev/null")]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     let place = "`/dev/null/data/tools/ttyd`: Not a directory\n";
     assert!(said.contains(place) && said.matches("/dev/null").count() == 1, "{said}");
     assert!(said.contains("hint: `the-loop doctor --only disk` says"), "{said}");
@@ -183,7 +183,7 @@ fn one_that_cannot_be_removed_keeps_no_other() {
         (ids("removed"), ids("failed")),
         (vec!["ttyd".into(), "tmux".into()], vec!["tmux".into(), "tmux".into()])
     );
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     assert!(said.contains("tmux@9.9 was not removed: tmux 9.9 is not installed"), "{said}");
     assert!(said.contains("error: tmux@9.9 and tmux@9.8 were not removed"), "{said}");
     let list = result(&place.run(SYSTEM, &["doctor", "--list", "--json"], &[]));
@@ -288,7 +288,7 @@ async fn elsewhere_than_on_a_terminal_there_are_plain_lines() {
         place.run(SYSTEM, INSTALL, &more)
     });
     let output = tokio::time::timeout(Duration::from_secs(30), run).await.unwrap().unwrap();
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(said.starts_with("downloading http://127.0.0.1:"), "{said}");
     assert!(!said.contains(['\r', '\x1b']) && !said.contains("[="), "{said:?}");

@@ -6,18 +6,20 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::Context;
-use super::explain::explain;
 use super::notes::Notes;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
 use crate::base::terminal::table;
-use crate::base::text::visible;
+use crate::base::text::{push_wrapped, visible};
 use crate::cli::json::render;
 use crate::core::platform::Host;
 use crate::doctor::install::source::Source;
 use crate::doctor::install::store::Store;
-use crate::doctor::install::{InstallError, install};
+use crate::doctor::install::{InstallError, advice, install};
 use crate::doctor::{ToolId, host};
+
+/// The width of what people read.
+pub(super) const WIDTH: usize = 80;
 
 /// A tool that the program can keep, and a version of it. Written as it was asked
 /// for.
@@ -97,8 +99,10 @@ fn finish(
     as_json: bool,
     verb: &str,
     done: &[serde_json::Value],
-    mut failures: Vec<(&Wanted, Failure)>,
+    failures: Vec<(&Wanted, Failure)>,
 ) -> Result<ExitCode, Failure> {
+    let failures = failures.into_iter().map(|(wanted, failure)| (wanted, failure.wrapped(WIDTH)));
+    let mut failures: Vec<_> = failures.collect();
     if as_json {
         let mut result = json!({ "schema": 1, verb: done });
         let failed: Vec<_> = failures
@@ -133,6 +137,14 @@ fn finish(
     }
 }
 
+/// A path behind what is said of it: on a line of its own where both do not fit.
+fn on_lines(what: &str, path: &str) -> String {
+    let path = visible(path);
+    let between =
+        if what.chars().count() + 1 + path.chars().count() > WIDTH { "\n  " } else { " " };
+    format!("{what}{between}{path}")
+}
+
 struct Line {
     text: String,
     json: serde_json::Value,
@@ -153,13 +165,18 @@ async fn install_one(
         remedy.commands.into_iter().chain(remedy.note).fold(failure, Failure::hint)
     })?;
     let progress = Notes::new(context);
-    let done = install(&context.env, wanted.id, pin, store, source, &progress)
-        .await
-        .map_err(|error| explain(name, pin, source, store.kept(wanted.id, pin), &error))?;
-    let path = done.installed.path.display();
+    let done =
+        install(&context.env, wanted.id, pin, store, source, &progress).await.map_err(|error| {
+            let hints = advice(name, pin, source, store.kept(wanted.id, pin), &error);
+            let what = format!("could not install {name} {}", pin.version);
+            hints
+                .into_iter()
+                .fold(Failure::failed(what).because(visible(&chain(&error))), Failure::hint)
+        })?;
+    let path = done.installed.path.to_string_lossy();
     let state = if done.was_there { "is already installed" } else { "installed" };
     Ok(Line {
-        text: format!("{name} {} {state}: {path}", done.installed.version),
+        text: on_lines(&format!("{name} {} {state}:", done.installed.version), &path),
         json: json!({
             "id": name,
             "version": done.installed.version,
@@ -188,14 +205,16 @@ pub(super) async fn uninstall_all(
                     let path = installed.path.display().to_string();
                     let version = installed.version;
                     if !as_json {
-                        context.printer.data(&format!("{name} {version} removed: {path}"))?;
+                        context
+                            .printer
+                            .data(&on_lines(&format!("{name} {version} removed:"), &path))?;
                     }
                     removed.push(json!({ "id": name, "version": version, "path": path }));
                 }
             }
             Err(error) => {
-                let failure =
-                    Failure::refused(format!("{wanted} was not removed")).because(chain(&error));
+                let failure = Failure::refused(format!("{wanted} was not removed"))
+                    .because(visible(&chain(&error)));
                 let failure = match error {
                     InstallError::InUse { .. } => failure.hint("end what uses it, then again"),
                     _ => failure.hint("`the-loop doctor --list` shows what is installed"),
@@ -210,25 +229,35 @@ pub(super) async fn uninstall_all(
 /// Shows the managed tools.
 pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<ExitCode, Failure> {
     let store = Store::new(dirs);
-    let (mut rows, mut all) = (Vec::new(), Vec::new());
+    let (mut rows, mut all, mut faults) = (Vec::new(), Vec::new(), String::new());
     for id in installable() {
         let current = store.current(id);
         for installed in store.installed(id) {
             let is_current = Some(&installed.version) == current.as_ref();
             let holder = store.holder(id, &installed);
+            let fault = store.fault(id, &installed);
+            if let Some(fault) = &fault {
+                let again =
+                    format!("the-loop doctor --install {}@{}", id.as_str(), installed.version);
+                let what = format!("{} {} {fault}; it is not run", id.as_str(), installed.version);
+                push_wrapped(&mut faults, "", 2, &what, WIDTH);
+                faults.push_str(&format!("hint: {again}\n"));
+            }
             all.push(json!({
                 "id": id.as_str(),
                 "version": installed.version,
                 "path": installed.path.to_string_lossy(),
                 "current": is_current,
                 "usedBy": holder,
+                "fault": fault,
             }));
-            let state = match (is_current, holder) {
-                (true, None) => "current".to_owned(),
-                (true, Some(holder)) => format!("current, used by {holder}"),
-                (false, None) => String::new(),
-                (false, Some(holder)) => format!("used by {holder}"),
-            };
+            let holder = holder.map(|holder| format!("used by {holder}"));
+            let states = [
+                is_current.then(|| "current".to_owned()),
+                fault.map(|_| "not usable".to_owned()),
+                holder,
+            ];
+            let state = states.into_iter().flatten().collect::<Vec<_>>().join(", ");
             rows.push(vec![id.as_str().to_owned(), installed.version, state]);
         }
     }
@@ -237,8 +266,11 @@ pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<Exit
     } else if rows.is_empty() {
         context.printer.note("no tool is installed by the-loop");
     } else {
-        let text = table(&["TOOL", "VERSION", "STATE"], &rows, 80);
+        let text = table(&["TOOL", "VERSION", "STATE"], &rows, WIDTH);
         context.printer.data(text.trim_end())?;
+    }
+    if !faults.is_empty() {
+        context.printer.note(faults.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
 use super::Scene;
 use crate::base::process::shell_word;
-use crate::base::text::visible;
+use crate::base::text::path_text;
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::install::store::Store;
@@ -68,7 +68,7 @@ fn temporary(scene: &Scene) -> Finding {
     let dir = match asked {
         Some(dir) if dir.is_absolute() && dir.is_dir() => dir,
         Some(dir) => {
-            let shown = visible(&dir.to_string_lossy());
+            let shown = path_text(&dir);
             let what = format!("TMPDIR is {shown}, which is no directory for temporary files");
             return Finding::new(ID, Severity::Warning, what)
                 .remedy(Remedy::command("unset TMPDIR"));
@@ -82,7 +82,7 @@ fn room(scene: &Scene, dir: &Path, of: &Use) -> Finding {
     let there = match base_of(dir) {
         Ok(there) => there,
         Err(Obstacle { at, why }) => {
-            let shown = visible(&at.to_string_lossy());
+            let shown = path_text(&at);
             let what = format!("{shown} {why}: nothing can be kept below it");
             let mut remedy = Remedy::note(of.elsewhere);
             if at.starts_with(&scene.dirs.data) || at.starts_with(&scene.dirs.state) {
@@ -90,11 +90,11 @@ fn room(scene: &Scene, dir: &Path, of: &Use) -> Finding {
                 remedy.note = None;
             }
             return Finding::new(ID, Severity::Error, what)
-                .shown_by(visible(&dir.to_string_lossy()))
+                .shown_by(path_text(&dir))
                 .remedy(remedy);
         }
     };
-    let shown = visible(&there.to_string_lossy());
+    let shown = path_text(&there);
     let stat = match statvfs(&there) {
         Ok(stat) => stat,
         Err(error) => return Finding::unchecked(ID, format!("{shown}: {error}")),
@@ -130,7 +130,7 @@ fn room(scene: &Scene, dir: &Path, of: &Use) -> Finding {
 }
 
 /// The command that moves what stands in the way out of it.
-pub fn away(at: &Path) -> String {
+pub(in crate::doctor) fn away(at: &Path) -> String {
     let beside = |number: u32| {
         let mut name = at.as_os_str().to_owned();
         name.push(if number == 0 { ".away".to_owned() } else { format!(".away{number}") });
@@ -163,7 +163,7 @@ fn base_of(dir: &Path) -> Result<PathBuf, Obstacle> {
 
 /// About a directory in which this user may make nothing.
 fn refused(scene: &Scene, there: &Path, of: &Use) -> Finding {
-    let shown = visible(&there.to_string_lossy());
+    let shown = path_text(&there);
     let word = shell_word(&there.to_string_lossy());
     let what = format!("this user may not write to {shown}: nothing can be kept there");
     let own = rustix::process::geteuid().as_raw();

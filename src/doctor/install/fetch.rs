@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::download::{Download, make_way};
 use super::source::{Source, shown};
 use super::{InstallError, Job, Progress, SIZE_LIMIT, digest_of, file_error};
+use crate::base::text::path_text;
 use crate::core::platform::{Format, Pin};
 
 /// How many files of a folder are looked at.
@@ -46,7 +47,7 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
         }
         (None, Source::Folder(folder)) => {
             let found = locate(folder, job.pin)?;
-            progress.say(&format!("taking {}", found.display()));
+            progress.say(&format!("taking {}", path_text(&found)));
             let from = found.display().to_string();
             make_way(&file)?;
             let mut target = Hashing::new(create(&file)?, SIZE_LIMIT);

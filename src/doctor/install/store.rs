@@ -15,7 +15,8 @@ use crate::base::env::Env;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::core::platform::{Pin, Version};
-use crate::doctor::tool::ToolId;
+use crate::doctor::resolve::by_others;
+use crate::doctor::tool::{Origin, ToolId};
 
 pub(super) const RECEIPT: &str = "receipt.json";
 /// The link to the version in use.
@@ -148,6 +149,14 @@ impl Store {
             Ok(Some(found)) => Err(format!("its SHA-256 is {found}, and {expected} was installed")),
             Ok(None) => Err(format!("it is larger than {SIZE_LIMIT} bytes")),
             Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// What is the matter with an installed build: why it is not run.
+    pub fn fault(&self, id: ToolId, installed: &Installed) -> Option<String> {
+        match by_others(&installed.path, Origin::Managed) {
+            Some(why) => Some(why.to_string()),
+            None => self.verify(id, &installed.path).err().map(|why| format!("is damaged: {why}")),
         }
     }
 

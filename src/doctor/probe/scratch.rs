@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::Unchecked;
 use crate::base::failure::bare;
-use crate::base::text::visible;
+use crate::base::text::path_text;
 use crate::doctor::listener::listener;
 use crate::doctor::tool::Tool;
 use crate::doctor::trouble::Trouble;
@@ -48,7 +48,7 @@ impl Scratch {
         let mut why = Vec::new();
         for parent in parents {
             sweep(&parent);
-            let shown = visible(&parent.to_string_lossy());
+            let shown = path_text(&parent);
             match Self::make(&parent).and_then(|made| made.has_room().map(|()| made)) {
                 Ok(made) if fits(&made.path.join(socket)) => return Ok(made),
                 Ok(_) => why.push(format!("the path of {shown} is too long for a socket")),
@@ -81,7 +81,7 @@ impl Scratch {
             (Err(why), Ok(())) => Err(why),
             (Err(_), Err(error)) => {
                 let parent = self.path.parent().unwrap_or(&self.path);
-                let shown = visible(&parent.to_string_lossy());
+                let shown = path_text(&parent);
                 let why = format!("no temporary file can be kept in {shown}: {}", bare(&error));
                 Ok(Some(Unchecked { check, why }))
             }
