@@ -29,6 +29,7 @@ mod injection;
 mod install;
 mod install_asks;
 mod install_faults;
+mod install_script;
 mod install_words;
 mod limits;
 mod load;
