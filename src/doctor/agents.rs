@@ -49,7 +49,7 @@ impl std::fmt::Display for Missing {
         match self.lost.first() {
             None => write!(f, "`{}` was not found", visible(&self.program)),
             Some((path, why)) => {
-                write!(f, "`{}`: {} {why}", visible(&self.program), path_text(&path))
+                write!(f, "`{}`: {} {why}", visible(&self.program), path_text(path))
             }
         }
     }

@@ -39,7 +39,7 @@ impl std::fmt::Display for Ignored {
             Self::Relative => f.write_str("it is relative"),
             Self::Writable(who) => f.write_str(who),
             Self::InWorkTree(root) => {
-                write!(f, "it is in the work tree {}", path_text(&root))
+                write!(f, "it is in the work tree {}", path_text(root))
             }
         }
     }
@@ -164,7 +164,7 @@ impl Judge {
             let Some(who) = who.filter(|_| found.iter().all(|open| open.path != *step)) else {
                 continue;
             };
-            let why = match path_text(&step) {
+            let why = match path_text(step) {
                 _ if is_it => format!("{who} it"),
                 step => format!("{who} {step}, on the way to it"),
             };

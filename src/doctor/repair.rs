@@ -71,7 +71,7 @@ pub enum Repair {
 impl Repair {
     /// What will be done, in one line.
     pub fn describe(&self) -> String {
-        let shown = |path: &Path| path_text(&path);
+        let shown = |path: &Path| path_text(path);
         match self {
             Self::Install { id, version } => format!("install {} {version}", id.as_str()),
             Self::Private(path) => {
@@ -145,7 +145,7 @@ pub enum RepairError {
         /// The tool.
         tool: &'static str,
         /// Why.
-        source: InstallError,
+        source: Box<InstallError>,
         /// What helps.
         hints: Vec<String>,
     },
@@ -196,7 +196,7 @@ impl Workshop<'_> {
                 let cleared = store.clear_litter(*id);
                 cleared.map(drop).map_err(|source| RepairError::Install {
                     tool: id.as_str(),
-                    source,
+                    source: Box::new(source),
                     hints: Vec::new(),
                 })
             }
@@ -221,7 +221,7 @@ impl Workshop<'_> {
         done.map(drop).map_err(|source| {
             let kept = store.kept(id, pin);
             let hints = advice(id.as_str(), pin, self.source, kept, &source);
-            RepairError::Install { tool: id.as_str(), source, hints }
+            RepairError::Install { tool: id.as_str(), source: Box::new(source), hints }
         })
     }
 }

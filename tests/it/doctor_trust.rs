@@ -8,7 +8,9 @@ use std::process::{Command, Output};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text, wait_until, words};
+use crate::doctor::{
+    Place, SYSTEM, finding, hold_up_paste, json, test_tool, text, wait_until, words,
+};
 use crate::doctor_host::{chmod, doctor, severity};
 use crate::install_faults::may_mount;
 
@@ -320,15 +322,7 @@ fn a_job_of_the_shell_that_became_the_doctor_is_left_alone() {
 #[test]
 fn what_a_killed_doctor_left_is_ended_by_the_next() {
     let place = Place::new();
-    let real = std::fs::canonicalize("/usr/bin/tmux").unwrap();
-    let mark = place.path("paste");
-    let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *paste-buffer*) : > '{mark}'; set -- -S \"$2\" wait-for x;; \
-         esac\nexec '{real}' \"$@\"\n",
-        mark = mark.display(),
-        real = real.display()
-    );
-    place.put("tmux", 0o755, script.as_bytes());
+    let mark = hold_up_paste(&place);
     let mut child = place.command("BIN", &["doctor", "--only", "tmux"]).spawn().unwrap();
     wait_until("the paste is under way", || mark.exists());
     // Another one meanwhile takes nothing away from a living one.

@@ -251,13 +251,19 @@ async fn the_bare_program_is_as_good_as_the_archive_when_its_digest_is_pinned() 
     assert_eq!(active(&place, "tmux"), ["3.9"]);
 }
 
-#[tokio::test]
-async fn an_archive_holds_one_regular_member_of_the_right_name_or_is_refused() {
+/// Archives that are wrong, each with what is said of it.
+pub(crate) fn bad_archives() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let good = archive(&[("tmux", GOOD)]);
-    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+    vec![
         ("symlink", odd(EntryType::Symlink, "/bin/sh"), "not a regular file"),
         ("hard link", odd(EntryType::Link, "/bin/sh"), "not a regular file"),
         ("device", odd(EntryType::Char, "x"), "not a regular file"),
+        ("block device", odd(EntryType::Block, "x"), "not a regular file"),
+        ("named pipe", odd(EntryType::Fifo, "x"), "not a regular file"),
+        ("directory", odd(EntryType::Directory, "x"), "not a regular file"),
+        ("sparse", odd(EntryType::GNUSparse, "x"), "not a regular file"),
+        ("contiguous", odd(EntryType::Continuous, "x"), "not a regular file"),
+        ("long name", odd(EntryType::GNULongName, "x"), "not a regular file"),
         ("two members", archive(&[("tmux", GOOD), ("tmux2", GOOD)]), "a second member"),
         ("the same twice", archive(&[("tmux", GOOD), ("tmux", GOOD)]), "a second member"),
         ("escape", archive(&[("../../tmux", GOOD)]), "holds `../../tmux` and not `tmux`"),
@@ -266,8 +272,12 @@ async fn an_archive_holds_one_regular_member_of_the_right_name_or_is_refused() {
         ("empty", archive(&[]), "is empty"),
         ("no archive", b"<html>not found</html>".to_vec(), "cannot be read"),
         ("cut off", good[..good.len() - 20].to_vec(), "cannot be read"),
-    ];
-    for (name, file, said) in cases {
+    ]
+}
+
+#[tokio::test]
+async fn an_archive_holds_one_regular_member_of_the_right_name_or_is_refused() {
+    for (name, file, said) in bad_archives() {
         let place = Place::new();
         let pin = pin(&file, Some("tmux"));
         let error = install_pin(&place, &pin, &folder(&place, &pin, &file)).await.unwrap_err();
@@ -421,6 +431,23 @@ async fn ten_installs_at_once_make_one_download_and_all_succeed() {
     assert_eq!(done.iter().filter(|done| !done.was_there).count(), 1);
     assert_eq!(server.asked.load(Ordering::SeqCst), 1);
     assert_eq!(active(&place, "tmux"), ["3.9"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_processes_at_once_make_one_download_and_all_succeed() {
+    let server = Server::start(Answer::File(std::fs::read(test_tool("ttyd")).unwrap())).await;
+    let place = Place::new();
+    let start = |_| {
+        let mut command = place.command("/usr/bin:/bin", &["doctor", "--install", "ttyd"]);
+        command.env("THE_LOOP_MIRROR", &server.url).stderr(std::process::Stdio::null());
+        command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let started: Vec<_> = (0..10).map(start).collect();
+    for mut child in started {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(server.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(active(&place, "ttyd"), ["1.7.7"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

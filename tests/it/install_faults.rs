@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::doctor::{Place, SYSTEM, test_tool, text, wait_until, words};
-use crate::install::{GOOD, active, archive, folder, header, mode, pin, sha256};
+use crate::install::{GOOD, active, archive, bad_archives, folder, header, mode, pin, sha256};
 
 /// What a server sends for one request.
 pub(crate) struct Reply {
@@ -313,6 +313,18 @@ async fn a_wrong_file_is_deleted_and_the_old_install_works() {
         if let InstallError::WrongDigest { found, expected, .. } = &error {
             assert_eq!((found, expected), (&sha256(&body), &pin.sha256));
         }
+        assert_old_works(&place);
+        assert_eq!(names(&tools(&place)), [".lock", "3.8", "current"], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_wrong_with_an_archive_the_old_install_works_and_nothing_is_left() {
+    for (name, file, said) in bad_archives() {
+        let place = with_old().await;
+        let pin = pin(&file, Some("tmux"));
+        let error = install_it(&place, &pin, &folder(&place, &pin, &file)).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{name}: {error}");
         assert_old_works(&place);
         assert_eq!(names(&tools(&place)), [".lock", "3.8", "current"], "{name}");
     }

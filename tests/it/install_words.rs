@@ -205,31 +205,27 @@ async fn halting() -> Server {
     .await
 }
 
+/// Starts an install in a session of this name; gives its pane. What it came to is
+/// shown at its end.
+fn in_pane(tmux: &TmuxServer, name: &str, place: &Place, mirror: &str, more: &str) -> String {
+    let line = format!(
+        "trap : INT; THE_LOOP_HOME='{}' THE_LOOP_MIRROR={mirror} {more} '{}' doctor --install \
+         ttyd; echo code $?; exec cat",
+        place.path(name).display(),
+        env!("CARGO_BIN_EXE_the-loop"),
+    );
+    let size = ["-x", "80", "-y", "24"];
+    let start = [&["new-session", "-d", "-s", name][..], &size, &["/bin/sh", "-c", &line]];
+    tmux.run(&start.concat());
+    format!("={name}:")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bar_is_shown_on_a_terminal_and_leaves_nothing_there() {
     let (place, server, tmux) = (Place::new(), halting().await, TmuxServer::new());
-    let start = |name: &str, more: &str| {
-        let line = format!(
-            "THE_LOOP_HOME='{}' THE_LOOP_MIRROR={} THE_LOOP_DOWNLOAD_TIMEOUT={more} '{}' doctor \
-             --install ttyd; echo code $?; exec cat",
-            place.path(name).display(),
-            server.url,
-            env!("CARGO_BIN_EXE_the-loop"),
-        );
-        tmux.run(&[
-            "new-session",
-            "-d",
-            "-s",
-            name,
-            "-x",
-            "80",
-            "-y",
-            "24",
-            "/bin/sh",
-            "-c",
-            &line,
-        ]);
-        format!("={name}:")
+    let start = |name: &str, seconds: &str| {
+        let more = format!("THE_LOOP_DOWNLOAD_TIMEOUT={seconds}");
+        in_pane(&tmux, name, &place, &server.url, &more)
     };
     let screen = |pane: &str| tmux.run(&["capture-pane", "-p", "-t", pane]);
     let is_bar = |text: &str| text.contains("[====") && text.contains(" MiB, ");
@@ -248,30 +244,7 @@ async fn a_bar_is_shown_on_a_terminal_and_leaves_nothing_there() {
 
     // An interrupt in the middle of it.
     let (server, place) = (halting().await, Place::new());
-    let start = |name: &str| {
-        let line = format!(
-            "trap : INT; THE_LOOP_HOME='{}' THE_LOOP_MIRROR={} '{}' doctor --install ttyd; \
-             echo code $?; exec cat",
-            place.path(name).display(),
-            server.url,
-            env!("CARGO_BIN_EXE_the-loop"),
-        );
-        tmux.run(&[
-            "new-session",
-            "-d",
-            "-s",
-            name,
-            "-x",
-            "80",
-            "-y",
-            "24",
-            "/bin/sh",
-            "-c",
-            &line,
-        ]);
-        format!("={name}:")
-    };
-    let pane = start("cut");
+    let pane = in_pane(&tmux, "cut", &place, &server.url, "");
     eventually("a bar is shown", async || is_bar(&screen(&pane)).then_some(())).await;
     tmux.run(&["send-keys", "-t", &pane, "C-c"]);
     let end = ended(&pane).await;

@@ -1,5 +1,6 @@
 //! `--install`, `--uninstall` and `--list`: the tools that the-loop keeps itself.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -241,7 +242,7 @@ pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<Exit
                     format!("the-loop doctor --install {}@{}", id.as_str(), installed.version);
                 let what = format!("{} {} {fault}; it is not run", id.as_str(), installed.version);
                 push_wrapped(&mut faults, "", 2, &what, WIDTH);
-                faults.push_str(&format!("hint: {again}\n"));
+                let _ = writeln!(faults, "hint: {again}");
             }
             all.push(json!({
                 "id": id.as_str(),

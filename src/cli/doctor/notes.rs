@@ -32,12 +32,11 @@ impl Progress for Notes {
         self.done();
         let mut lines = String::new();
         for line in text.lines() {
-            match line.chars().count() > WIDTH && !line.starts_with(' ') {
-                true => push_wrapped(&mut lines, "", 2, line, WIDTH),
-                false => {
-                    lines.push_str(line);
-                    lines.push('\n');
-                }
+            if line.chars().count() > WIDTH && !line.starts_with(' ') {
+                push_wrapped(&mut lines, "", 2, line, WIDTH);
+            } else {
+                lines.push_str(line);
+                lines.push('\n');
             }
         }
         self.printer.note(lines.trim_end());

@@ -89,9 +89,7 @@ fn room(scene: &Scene, dir: &Path, of: &Use) -> Finding {
                 remedy.commands.push(away(&at));
                 remedy.note = None;
             }
-            return Finding::new(ID, Severity::Error, what)
-                .shown_by(path_text(&dir))
-                .remedy(remedy);
+            return Finding::new(ID, Severity::Error, what).shown_by(path_text(dir)).remedy(remedy);
         }
     };
     let shown = path_text(&there);
@@ -163,7 +161,7 @@ fn base_of(dir: &Path) -> Result<PathBuf, Obstacle> {
 
 /// About a directory in which this user may make nothing.
 fn refused(scene: &Scene, there: &Path, of: &Use) -> Finding {
-    let shown = path_text(&there);
+    let shown = path_text(there);
     let word = shell_word(&there.to_string_lossy());
     let what = format!("this user may not write to {shown}: nothing can be kept there");
     let own = rustix::process::geteuid().as_raw();

@@ -68,7 +68,7 @@ fn is_odd(state: &Value, workdir: &Path) -> bool {
 }
 
 fn look(file: &Path, workdir: Option<&Path>) -> Vec<Finding> {
-    let shown = path_text(&file);
+    let shown = path_text(file);
     let state = match read(file) {
         Ok(state) => state,
         Err(why) => {

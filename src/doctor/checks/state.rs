@@ -34,7 +34,7 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
         let command = format!("export {name}=\"$(openssl rand -hex 32)\"");
         return vec![Finding::new(id, Severity::Warning, what).remedy(Remedy::command(command))];
     };
-    let shown = path_text(&file);
+    let shown = path_text(file);
     let own = rustix::process::geteuid().as_raw();
     vec![match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -140,7 +140,7 @@ pub(super) fn state(scene: &Scene) -> Vec<Finding> {
     open.retain(|open| open.path != dir);
     if !open.is_empty() {
         findings.retain(|found| found.severity != Severity::Ok);
-        let shown = path_text(&dir);
+        let shown = path_text(dir);
         findings.push(replaceable("state.modes", format!("others could replace {shown}"), &open));
     }
     findings.extend(locks(scene));
@@ -151,7 +151,7 @@ pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
     let id = "state.inbox";
     let Some((file, look)) = &scene.project.inbox else { return Vec::new() };
     let seen = look(file);
-    let shown = path_text(&file);
+    let shown = path_text(file);
     let mut findings = Vec::new();
     if let Some(trouble) = seen.trouble {
         let note = "the next start of the receiver keeps the file aside and takes over what can \
@@ -167,7 +167,7 @@ pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
         let note = "what could not is only in the file that was kept: look into it, then move it \
                     away";
         let mut finding = Finding::new(id, Severity::Note, what).remedy(Remedy::note(note));
-        finding.evidence = seen.kept.iter().map(|path| path_text(&path)).collect();
+        finding.evidence = seen.kept.iter().map(|path| path_text(path)).collect();
         findings.push(finding);
     }
     if findings.is_empty() {
@@ -249,7 +249,7 @@ fn locks(scene: &Scene) -> Option<Finding> {
     let what = "the socket of a receiver that died is left; the next start replaces it";
     Some(
         Finding::new(id, Severity::Note, what)
-            .shown_by(path_text(&control))
+            .shown_by(path_text(control))
             .remedy(Remedy::command("the-loop doctor --fix --only state.locks"))
             .fix(Repair::StaleSocket { socket: control.clone(), lock: lock.clone() }),
     )
@@ -271,7 +271,7 @@ pub(super) fn litter(scene: &Scene) -> Vec<Finding> {
         let mut finding = Finding::new(id, Severity::Note, what)
             .remedy(Remedy::command("the-loop doctor --fix --only tools.litter"))
             .fix(Repair::Litter(tool));
-        finding.evidence = litter.iter().map(|path| path_text(&path)).collect();
+        finding.evidence = litter.iter().map(|path| path_text(path)).collect();
         findings.push(finding);
     }
     if findings.is_empty() {

@@ -81,7 +81,7 @@ impl Scratch {
             (Err(why), Ok(())) => Err(why),
             (Err(_), Err(error)) => {
                 let parent = self.path.parent().unwrap_or(&self.path);
-                let shown = path_text(&parent);
+                let shown = path_text(parent);
                 let why = format!("no temporary file can be kept in {shown}: {}", bare(&error));
                 Ok(Some(Unchecked { check, why }))
             }
