@@ -88,7 +88,7 @@ impl Hosts {
         for name in NAMES {
             let content = format!("ttyd {version} for {name}");
             if let Some(digest) = said_of(content.as_bytes()) {
-                sums.push_str(&format!("{digest} *ttyd.{name}\n"));
+                sums += &[&digest, " *ttyd.", name, "\n"].concat();
             }
             self.serve(&format!("{TTYD}/{version}/ttyd.{name}"), content);
         }
