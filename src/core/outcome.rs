@@ -190,7 +190,7 @@ vocabulary! {
         TmuxFailed = "tmux-failed",
         /// The text went in and never showed in the input box.
         NeverSeen = "never-seen",
-        /// The submit key was pressed and no signal came.
+        /// Nothing proves that the agent took it, and nothing that it did not.
         NoSignal = "no-signal",
         /// The session's registry entry cannot be read.
         RegistryUnreadable = "registry-unreadable",

@@ -50,5 +50,6 @@ mod stream;
 mod support;
 mod tidy;
 mod tmux;
+mod turns;
 mod waiting;
 mod workspace;

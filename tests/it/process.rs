@@ -80,7 +80,7 @@ pub async fn comment(world: &World, id: &str, text: &str) {
 }
 
 /// The last step of a delivery: state, reason, detail.
-async fn ends(world: &World, id: &str) -> (String, String, String) {
+pub async fn ends(world: &World, id: &str) -> (String, String, String) {
     eventually(&format!("{id} ends"), async || {
         let (_, out, _) = world.run(&["events", id, "--json"]);
         let value: Value = serde_json::from_str(&out).ok()?;
@@ -290,7 +290,13 @@ async fn a_hundred_megabytes_of_output_are_drained_and_bounded() {
     let (state, reason, _) = ends(&world, "d-1").await;
     assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted"));
     let stdout = world.state_dir().join("turns/o+r+1/0000000001/stdout");
-    assert!(std::fs::metadata(stdout).unwrap().len() <= 16 << 20);
+    let on_disk = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(stdout).unwrap()) * 512;
+    assert!((15 << 20..17 << 20).contains(&on_disk), "{on_disk}");
+    // The newest is what is kept.
+    assert_eq!(show(&world)["lastTurn"], "1.2 s, $0.0125");
+    let (_, logs, _) = world.run(&["sessions", "logs", "1"]);
+    assert!((15 << 20..17 << 20).contains(&logs.len()), "{}", logs.len());
+    assert!(logs.trim_end().ends_with("(1.2 s, $0.0125)"));
 }
 
 #[tokio::test]

@@ -63,7 +63,11 @@ async fn once(
 ) -> Result<Prepared, Trouble> {
     parts.inbox.record(told.steps(State::Injecting, Reason::TurnRunning, None)).await?;
     Checkpoint::BeforePaste.reached();
-    let about = About { delivery: told.whole.id.clone(), began: parts.clock.now() };
+    let about = About {
+        delivery: told.whole.id.clone(),
+        marker: Some(told.whole.marker.clone()),
+        began: parts.clock.now(),
+    };
     let turn = turns.begin(&about, prompt)?;
     let stored = serde_json::to_vec(&invocation.stored()).map_err(io::Error::from)?;
     atomic::write(&turn.launch(), &stored)?;
