@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthStr as _;
+
 /// The text with every character that could act on a terminal shown instead:
 /// control characters as `\x1b`, bidirectional and invisible ones as `\u{202e}`.
 /// Newlines and tabs are shown too: the result is one line.
@@ -60,6 +62,49 @@ pub fn cap(text: &str, limit: usize) -> String {
     }
 }
 
+/// The text in lines of at most `width` columns, each after `indent`. Lines are
+/// broken at blanks, but not within backticks, which may hold a command; a word that
+/// is longer stays whole.
+pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut taken = 0;
+        for word in words(line) {
+            let columns = word.width();
+            if taken > 0 && taken + 1 + columns <= width {
+                out.push(' ');
+                taken += 1 + columns;
+            } else {
+                if !out.is_empty() {
+                    out.push('\n');
+                }
+                out.push_str(indent);
+                taken = indent.width() + columns;
+            }
+            out.push_str(word);
+        }
+    }
+    out
+}
+
+/// The words of a line; what stands in backticks is one.
+fn words(line: &str) -> Vec<&str> {
+    let (mut words, mut begin, mut is_code) = (Vec::new(), 0, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            '`' => is_code = !is_code,
+            ' ' if !is_code => {
+                words.push(&line[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    words.push(&line[begin..]);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
 /// `1 event`, `2 events`.
 pub fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
@@ -73,6 +118,15 @@ mod tests {
     fn what_acts_on_a_terminal_is_shown_instead() {
         assert_eq!(visible("a\x1b[31m\u{202e}b\u{9b}\n"), "a\\x1b[31m\\u{202e}b\\u{9b}\\n");
         assert_eq!(visible_lines("a\tb\nc\x07"), "a    b\nc\\x07");
+    }
+
+    #[test]
+    fn lines_are_broken_at_blanks_and_not_within_a_command() {
+        let text = "one two `three four` five";
+        assert_eq!(wrapped(text, 12, ""), "one two\n`three four`\nfive");
+        assert_eq!(wrapped(text, 14, "  "), "  one two\n  `three four`\n  five");
+        assert_eq!(wrapped("a\nb", 9, " "), " a\n b");
+        assert_eq!(wrapped("averylongword b", 5, ""), "averylongword\nb");
     }
 
     #[test]

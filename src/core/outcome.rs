@@ -131,6 +131,8 @@ vocabulary! {
         MatchedByLink = "matched-by-link",
         /// A person sent it with `sessions send`.
         SentByHand = "sent-by-hand",
+        /// A person closed the session with `sessions close`.
+        ClosedByHand = "closed-by-hand",
         /// A listed user commented `the-loop start`.
         StartedByHand = "started-by-hand",
         /// A listed user commented `the-loop stop`: the session is closed.

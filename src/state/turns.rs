@@ -20,7 +20,10 @@ use crate::base::ids::{DeliveryId, Marker, Slug};
 
 use super::paths::StatePaths;
 
+mod changes;
 pub mod output;
+
+pub use changes::Changes;
 
 /// How many turns of a session are kept.
 const KEPT: usize = 20;
@@ -50,8 +53,21 @@ pub struct About {
     /// earlier versions have none.
     #[serde(default)]
     pub marker: Option<Marker>,
+    /// What happened, for those who look: the prompt's first line without its marker.
+    #[serde(default)]
+    pub what: String,
     /// When it was begun.
     pub began: Timestamp,
+}
+
+/// How a turn ended that has no result of its own to show.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct End {
+    /// The reason in the inbox: `turn-timed-out`.
+    pub reason: String,
+    /// What is known of it.
+    pub detail: String,
 }
 
 /// A process, told from a later one of the same number by its start.
@@ -189,6 +205,17 @@ impl Turn {
         serde_json::from_slice(&fs::read(self.dir.join("about.json")).ok()?).ok()
     }
 
+    /// Notes how it ended, for those who look.
+    pub fn note_end(&self, end: &End) -> io::Result<()> {
+        let end = serde_json::to_vec(end).map_err(io::Error::other)?;
+        atomic::write_unsynced(&self.dir.join("end.json"), &end)
+    }
+
+    /// How it ended, when that was noted.
+    pub fn end(&self) -> Option<End> {
+        serde_json::from_slice(&fs::read(self.dir.join("end.json")).ok()?).ok()
+    }
+
     /// The process that claimed it.
     pub fn mark(&self) -> Option<Mark> {
         serde_json::from_slice(&fs::read(self.claim()).ok()?).ok()
@@ -310,8 +337,12 @@ mod tests {
     fn a_prompt_counts_as_unread_until_somebody_reads_it() {
         let dir = tempfile::tempdir().unwrap();
         let turns = Turns { dir: dir.path().join("o+r+1") };
-        let about =
-            About { delivery: "d-1".parse().unwrap(), marker: None, began: Timestamp::UNIX_EPOCH };
+        let about = About {
+            delivery: "d-1".parse().unwrap(),
+            marker: None,
+            what: String::new(),
+            began: Timestamp::UNIX_EPOCH,
+        };
         let turn = turns.begin(&about, "text").unwrap();
         // Where reads leave no trace nothing is said to be unread.
         let trace = fs::metadata(turn.dir().join("about.json")).unwrap().atime();
@@ -333,7 +364,12 @@ mod tests {
         for number in 0..KEPT + 5 {
             let delivery: DeliveryId = format!("d-{number}").parse().unwrap();
             let marker = Some(Marker::new([7; 16]));
-            let about = About { delivery: delivery.clone(), marker, began: Timestamp::UNIX_EPOCH };
+            let about = About {
+                delivery: delivery.clone(),
+                marker,
+                what: String::new(),
+                began: Timestamp::UNIX_EPOCH,
+            };
             turns.begin(&about, "text").unwrap();
             let found = |marker| turns.last_of(&delivery, &Marker::new(marker)).unwrap();
             assert_eq!(found([7; 16]), turns.list().unwrap().pop());

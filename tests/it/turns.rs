@@ -209,3 +209,34 @@ async fn what_ended_without_a_proof_is_run_again_when_a_person_replays_it() {
     world.reaches("c-1", "delivered").await;
     assert_eq!(prompts(&world).len(), 4);
 }
+
+#[tokio::test]
+async fn a_session_that_is_closed_while_no_receiver_runs_stays_so_and_what_waited_ends() {
+    let mut world = world("");
+    let end = world.home.join("end");
+    script(&world, json!({ "mode": "exit-after", "endsAt": end }));
+    world.start().await;
+    label(&world, "d-1").await;
+    eventually("the turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
+    comment(&world, "c-1", "waits.").await;
+    world.end(Signal::KILL);
+    let (code, _, err) = world.run(&["sessions", "close", "1"]);
+    assert_eq!(code, 0, "{err}");
+    script(&world, json!({}));
+    world.start().await;
+    let (state, reason, _) = ends(&world, "d-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted-without-result"));
+    let (state, reason, _) = ends(&world, "c-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("failed", "closed-before-delivery"));
+    let status = || {
+        let (_, out, _) = world.run(&["sessions", "show", "1", "--json"]);
+        serde_json::from_str::<Value>(&out).unwrap()["status"].clone()
+    };
+    assert_eq!(status(), "closed");
+    assert_eq!(prompts(&world).len(), 1);
+    // What comes after the close revives it.
+    let (code, _, err) = world.run(&["sessions", "send", "1", "hello again"]);
+    assert_eq!(code, 0, "{err}");
+    eventually("it is revived", async || (prompts(&world).len() == 2).then_some(())).await;
+    eventually("it is active", async || (status() == "active").then_some(())).await;
+}

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::{Context, Failure, Loaded, Slug, resolve, tools};
 use crate::base::text::visible;
-use crate::cli::view::heading;
+use crate::cli::view::{ending, heading};
 use crate::core::harness::rendered;
 use crate::host::pane_log;
 use crate::state::turns::Turns;
@@ -51,6 +51,7 @@ fn of_turns(loaded: &Loaded, slug: &Slug) -> Result<Vec<String>, Failure> {
             };
             lines.extend(String::from_utf8_lossy(&bytes).lines().flat_map(rendered));
         }
+        lines.extend(ending(&turn));
     }
     Ok(lines)
 }

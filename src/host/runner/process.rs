@@ -30,7 +30,7 @@ use crate::state::drive::Drive;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
-use crate::state::turns::{Turn, Turns};
+use crate::state::turns::{End, Turn, Turns};
 
 use super::signals::SignalLog;
 use super::told::Told;
@@ -226,6 +226,13 @@ impl ProcessRunner {
                     let conversation =
                         conversation.or_else(|| (!is_ours).then(by_signal).flatten());
                     Checkpoint::Acknowledge.reached();
+                    if reason != Reason::Accepted {
+                        let detail = detail.clone().unwrap_or_default();
+                        let end = End { reason: reason.to_string(), detail };
+                        if let Err(error) = turn.note_end(&end) {
+                            tracing::warn!(%slug, %error, "could not note a turn's end");
+                        }
+                    }
                     self.note_end(slug, ids, state, reason, detail.as_deref(), conversation);
                     return Ok(Delivered::Turn { state, reason, detail });
                 }
@@ -278,6 +285,10 @@ impl ProcessRunner {
         let prepared =
             prepare::prepare(&self.parts, told, turns, &invocation, prompt, call_off).await?;
         let Some(Prepared { turn, stdin, stdout, stderr }) = prepared else { return Ok(None) };
+        // An event revives a closed session, from here on.
+        if record.status == SessionStatus::Closed {
+            self.note(&record.slug(), |record| record.be(SessionStatus::Active));
+        }
         let child = self
             .parts
             .program
@@ -339,7 +350,11 @@ impl ProcessRunner {
             } else {
                 Some(explained())
             };
-            record.be(if failed { SessionStatus::Failed } else { SessionStatus::Active });
+            // One that was closed while no receiver ran stays so: its turn was taken up
+            // for its outcome.
+            if record.status != SessionStatus::Closed {
+                record.be(if failed { SessionStatus::Failed } else { SessionStatus::Active });
+            }
         });
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::base::ids::{HarnessSessionId, Marker};
 use crate::base::text::{cap, visible};
-use crate::core::harness::{Harness, OneShotResult};
+use crate::core::harness::{Harness, OneShotResult, rendered};
 use crate::core::outcome::{Reason, State};
 use crate::state::turns::Turn;
 use crate::state::turns::output::{self, MAX_OUTPUT};
@@ -64,7 +64,7 @@ pub(super) fn judge(
     let stderr = output::newest(&turn.stderr(), MAX_OUTPUT).unwrap_or_default();
     let result = harness.parse_result(&stdout);
     let is_taken = signals.has_taken(marker);
-    let said = last_words(if stderr.is_empty() { &stdout } else { &stderr });
+    let said = if stderr.is_empty() { last_words_of_turn(&stdout) } else { last_words(&stderr) };
     let how = how(ending, &said);
     let ended = |state, reason, detail: String| Verdict::Ended {
         state,
@@ -143,6 +143,13 @@ fn how(ending: &Ending, said: &str) -> String {
     text
 }
 
+/// What a turn printed last, as a person reads it.
+fn last_words_of_turn(stdout: &[u8]) -> String {
+    let tail = &stdout[stdout.len().saturating_sub(LAST_WORDS * 16)..];
+    let text = String::from_utf8_lossy(tail);
+    last_words(text.lines().flat_map(rendered).collect::<Vec<_>>().join("\n").as_bytes())
+}
+
 fn last_words(bytes: &[u8]) -> String {
     let tail = &bytes[bytes.len().saturating_sub(LAST_WORDS * 4)..];
     let text = String::from_utf8_lossy(tail);
@@ -193,6 +200,7 @@ mod tests {
             let about = About {
                 delivery: "d-1".parse().unwrap(),
                 marker: None,
+                what: String::new(),
                 began: Timestamp::UNIX_EPOCH,
             };
             let turn = Turns::in_dir(&dir.path().join("t")).begin(&about, prompt).unwrap();
