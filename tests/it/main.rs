@@ -27,6 +27,7 @@ mod init;
 mod injection;
 mod install;
 mod install_faults;
+mod install_script;
 mod install_words;
 mod limits;
 mod load;
