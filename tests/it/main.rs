@@ -54,5 +54,6 @@ mod stream;
 mod support;
 mod tidy;
 mod tmux;
+mod turns;
 mod waiting;
 mod workspace;

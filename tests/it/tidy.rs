@@ -27,6 +27,7 @@ const FENCES: &[(&str, &[&str])] = &[
             "doctor",
             "state/inbox",
             "state/spool",
+            "state/turns",
             "host",
             "serve",
             "cli",
@@ -34,7 +35,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ),
     ("schemars", &["core/config"]),
     ("directories", &["base/dirs"]),
-    ("notify", &["state/spool"]),
+    ("notify", &["state/spool", "state/turns"]),
     ("anstream", &["base/terminal"]),
 ];
 
