@@ -49,6 +49,7 @@ mod registry;
 mod reload;
 mod routing;
 mod schema;
+mod service;
 mod strangers;
 mod stream;
 mod support;
