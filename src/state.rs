@@ -2,6 +2,7 @@
 
 pub mod config_file;
 pub mod drive;
+pub mod in_use;
 pub mod inbox;
 pub mod paths;
 pub mod registry;

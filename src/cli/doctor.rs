@@ -292,7 +292,7 @@ impl Asked {
     /// From the configuration when there is one that can be read, and from the
     /// command line, which wins.
     fn new(context: &Context, modes: &[Mode]) -> Self {
-        let loaded = context.load();
+        let loaded = context.load_own();
         let about_config = about_config(context, &loaded);
         let loaded = loaded.ok();
         let mut needs = loaded.as_ref().map(|loaded| needs_of(&loaded.config)).unwrap_or_default();

@@ -9,6 +9,7 @@ use crate::base::failure::Failure;
 use crate::base::files::lock::is_held;
 use crate::core::config::Config;
 use crate::state::config_file::{self, ReadError};
+use crate::state::in_use::{ClaimError, User};
 use crate::state::paths::StatePaths;
 
 /// The smallest configuration that does something, for those who have none.
@@ -81,7 +82,18 @@ impl Context {
 
     /// Finds and reads the configuration: `--config`, else `THE_LOOP_CONFIG`,
     /// else `.the-loop/config.yaml` upward, else the user's own.
+    ///
+    /// The state is that with which the sessions are in use now, be it another than
+    /// this configuration's: only there is who receives and who drives.
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        let loaded = self.load_own()?;
+        let paths = self.in_use(&loaded.file, loaded.paths)?;
+        Ok(Loaded { paths, ..loaded })
+    }
+
+    /// The same with this configuration's own state, for those who begin something
+    /// there or tell of it.
+    pub(crate) fn load_own(&self) -> Result<Loaded, Failure> {
         let dirs = self.dirs()?;
         let (path, origin) = self.find(&dirs)?;
         let config_file::Read { config, file, project, text } =
@@ -120,16 +132,33 @@ impl Context {
             Err(error) => return Err(failure(error, origin.why())),
         };
         let paths = StatePaths::new(&file, &config, &dirs);
-        if is_held(&paths.lock()) {
-            return Ok((file, paths));
-        }
-        let noted = paths.of_another(&file, &dirs);
-        if let (None, Some(fault)) = (&noted, fault) {
+        let found = self.in_use(&file, paths.clone())?;
+        if let (true, Some(fault)) = (found == paths && !is_held(&paths.lock()), fault) {
             // It may have named the directory where a receiver is to be found.
             self.printer.note(&format!("note: the configuration is broken: {fault}"));
             self.printer.note("  so `state.dir` is not known, and the usual place was looked at");
         }
-        Ok((file, noted.unwrap_or(paths)))
+        Ok((file, found))
+    }
+
+    /// The places of the state with which the sessions are in use: these, or
+    /// another's, which is said.
+    fn in_use(&self, file: &Path, paths: StatePaths) -> Result<StatePaths, Failure> {
+        match paths.user(file, &self.dirs()?) {
+            User::Own => Ok(paths),
+            User::Other(found) => {
+                self.printer.note(&format!(
+                    "note: {} uses these sessions, with the state in\n  `{}`",
+                    found.what,
+                    found.paths.dir.display()
+                ));
+                Ok(found.paths)
+            }
+            User::Unknown => {
+                let registry = paths.registry;
+                Err(ClaimError::InUse { registry, by: None }.into())
+            }
+        }
     }
 
     fn find(&self, dirs: &Dirs) -> Result<(PathBuf, FileOrigin), Failure> {

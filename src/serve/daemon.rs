@@ -17,7 +17,7 @@ use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::base::failure::Failure;
 use crate::base::files;
-use crate::base::files::lock::{LockError, LockFile};
+use crate::base::files::lock::{DirLock, LockError, LockFile};
 use crate::base::http::{self, Listener};
 use crate::core::config::{Config, LiveConfig};
 use crate::core::routing::OwnVoice;
@@ -81,6 +81,8 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct Daemon {
     setup: Setup,
+    /// Given back before the other: who looks between the two finds nobody.
+    registry_lock: DirLock,
     lock: LockFile,
     listener: tokio::net::TcpListener,
     control: UnixListener,
@@ -112,21 +114,11 @@ impl Daemon {
                 Failure::failed("could not take the receiver's lock").because(error)
             }
         })?;
-        let dirs = Dirs::new(&setup.env);
-        if let Ok(dirs) = &dirs
-            && let Some(other) = paths.of_another(&setup.read.file, dirs)
-        {
-            return Err(Failure::refused(format!(
-                "another receiver runs with this configuration, its state in\n  `{}`",
-                other.dir.display()
-            ))
-            .hint("`the-loop gh-webhook status` shows it, `the-loop gh-webhook stop` ends it"));
-        }
+        let dirs = Dirs::new(&setup.env)
+            .map_err(|error| Failure::failed(error.to_string()).hint(error.hint()))?;
+        let registry_lock = paths.claim_as_receiver(&setup.read.file, &dirs)?;
         // Only for commands that cannot read the configuration any more.
-        let noted = dirs
-            .map_err(std::io::Error::other)
-            .and_then(|dirs| paths.note(&setup.read.file, &dirs));
-        if let Err(error) = noted {
+        if let Err(error) = paths.note(&setup.read.file, &dirs) {
             tracing::warn!(%error, "could not note where the state is kept");
         }
         let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
@@ -175,6 +167,7 @@ impl Daemon {
             .map_err(|error| Failure::failed("could not write the lock").because(error))?;
         Ok(Self {
             setup,
+            registry_lock,
             lock,
             listener,
             control,
@@ -214,7 +207,7 @@ impl Daemon {
     pub async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
         let url = self.url();
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
-        let Self { templates, metrics_listener, live, reloader, .. } = self;
+        let Self { templates, metrics_listener, live, reloader, registry_lock, .. } = self;
         let Setup {
             config,
             read,
@@ -367,6 +360,7 @@ impl Daemon {
         }
         inbox.close();
         let _ = fs_err::remove_file(paths.control());
+        drop(registry_lock);
         drop(lock);
         Ok(())
     }

@@ -13,7 +13,6 @@ use fs_err as fs;
 use sha2::{Digest as _, Sha256};
 
 use crate::base::dirs::Dirs;
-use crate::base::files::lock::is_held;
 use crate::base::files::{atomic, private_dir};
 use crate::base::random;
 use crate::core::config::Config;
@@ -60,11 +59,9 @@ impl StatePaths {
         config.state.dir.is_some().then(|| Self::new(file, &config, dirs))
     }
 
-    /// The other places of this file's state where a receiver runs.
-    pub fn of_another(&self, file: &Path, dirs: &Dirs) -> Option<Self> {
-        let usual = Self::new(file, &Config::default(), dirs);
-        let all = [Some(usual), Self::noted(file, dirs)];
-        all.into_iter().flatten().find(|other| other.dir != self.dir && is_held(&other.lock()))
+    /// The same registry with its state in another directory.
+    pub(super) fn at(&self, dir: PathBuf) -> Self {
+        Self { dir, ..self.clone() }
     }
 
     /// Notes where the receiver of a file keeps its state, when that is not the usual

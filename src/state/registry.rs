@@ -18,6 +18,7 @@ use crate::base::files::{atomic, private_dir};
 use crate::base::ids::Slug;
 use crate::base::text::{cap, visible};
 use crate::core::session::Known;
+use crate::state::in_use;
 use crate::state::paths::StatePaths;
 
 use self::memory::{Memory, Stamp};
@@ -162,6 +163,7 @@ impl Registry {
     /// Writes back what is known when the directory was swept.
     fn recall(&self) {
         if self.memory.is_some() && self.is_swept() {
+            in_use::note_again(&self.dir, self.copies.as_deref());
             if let Some(mut memory) = self.memory() {
                 memory.swept_at = Some(Instant::now());
             }

@@ -21,9 +21,18 @@ impl Person {
 
     /// Runs the program in a terminal of the world's environment.
     fn types(&self, world: &World, name: &str, args: &str) {
+        self.types_in(world, name, "", args);
+    }
+
+    /// Attaches in the environment of somebody else's shell.
+    fn types_with(&self, world: &World, name: &str, variables: &str) {
+        self.types_in(world, name, variables, "sessions attach 1");
+    }
+
+    fn types_in(&self, world: &World, name: &str, variables: &str, args: &str) {
         let home = world.home.display();
         let line = format!(
-            "cd {}; HOME={home} PATH={} THE_LOOP_GH_WEBHOOK_SECRET=x {} {args}; echo ended=$?; exec cat",
+            "cd {}; HOME={home} PATH={} THE_LOOP_GH_WEBHOOK_SECRET=x {variables} {} {args}; echo ended=$?; exec cat",
             world.project.display(),
             world.path,
             env!("CARGO_BIN_EXE_the-loop"),
@@ -108,6 +117,45 @@ async fn three_events_wait_for_the_person(runner: &str) {
     let transcripts = transcripts(&world);
     assert_eq!(transcripts.len(), 1);
     assert!(has_one_branch(&transcripts[0].1));
+}
+
+#[tokio::test]
+async fn a_person_with_another_state_waits_for_the_turn_that_runs_and_holds_events_back() {
+    let mut world = world("");
+    script(&world, json!({ "turnMs": 2500 }));
+    world.start().await;
+    label(&world, "d-1").await;
+    eventually("the turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
+    let person = Person::new();
+    let elsewhere = world.home.join("elsewhere");
+    person.types_with(&world, "p", &format!("XDG_STATE_HOME={}", elsewhere.display()));
+    person.awaits("p", "a turn runs: waiting for its end").await;
+    person.awaits("p", "? for shortcuts").await;
+    comment(&world, "c-1", "waits.").await;
+    stands(&world, "c-1", "queued", "attached").await;
+    person.keys("p", &["C-d"]);
+    person.awaits("p", "ended=0").await;
+    world.reaches("c-1", "delivered").await;
+    assert!(has_one_branch(&transcripts(&world)[0].1));
+}
+
+#[tokio::test]
+async fn a_person_who_attached_while_no_receiver_ran_keeps_one_with_another_state_away() {
+    let mut world = world("");
+    script(&world, json!({}));
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    world.end(Signal::TERM);
+    let person = Person::new();
+    let elsewhere = world.home.join("elsewhere");
+    person.types_with(&world, "p", &format!("XDG_STATE_HOME={}", elsewhere.display()));
+    person.awaits("p", "? for shortcuts").await;
+    let (code, _, err) = world.run(&["gh-webhook", "start"]);
+    assert!(code == 1 && err.contains("a person at `o+r+1`"), "{err}");
+    person.keys("p", &["C-d"]);
+    person.awaits("p", "ended=0").await;
+    world.start().await;
 }
 
 /// Makes new sessions of the world show their turns in tmux.

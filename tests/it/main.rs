@@ -23,6 +23,7 @@ mod doctor_trust;
 mod events;
 mod git_server;
 mod harnesses;
+mod in_use;
 mod inbox;
 mod init;
 mod injection;

@@ -126,7 +126,7 @@ async fn a_receiver_with_a_directory_of_its_own_is_found_when_the_file_is_broken
     }
     // The file is whole again, with the usual place: no second one starts.
     let (code, _, err) = world.run(&["gh-webhook", "start"]);
-    assert!(code == 1 && err.contains("another receiver runs with this configuration"), "{err}");
+    assert!(code == 1 && err.contains("are in use already"), "{err}");
     assert!(err.contains(&format!("`{}`", own.display())), "{err}");
     std::fs::write(world.config(), "routing:\n  rnner: tmux\n").unwrap();
     let (code, _, err) = world.run(&["gh-webhook", "reload"]);

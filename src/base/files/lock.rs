@@ -45,13 +45,7 @@ impl LockFile {
         match file.try_lock() {
             Ok(()) => Ok(Self { file, path: path.to_path_buf() }),
             Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                // The content is only for the message: what cannot be read is not named.
-                let _ = file.read_to_string(&mut holder);
-                let holder = match visible(holder.trim()) {
-                    text if text.is_empty() => "another process".to_owned(),
-                    text => text,
-                };
+                let holder = named_in(&mut file);
                 Err(LockError::Held { path: path.to_path_buf(), holder })
             }
             Err(TryLockError::Error(source)) => {
@@ -77,12 +71,67 @@ impl LockFile {
     }
 }
 
+/// A kernel lock on a directory itself, for what must not be unlocked by removing
+/// what is in it.
+#[derive(Debug)]
+pub struct DirLock {
+    /// Nothing where the file system locks no directories.
+    _dir: Option<File>,
+}
+
+impl DirLock {
+    /// Takes the lock now, or says that somebody has it. A file system that cannot
+    /// lock a directory (NFS) gives a lock that keeps nobody away.
+    pub fn try_acquire(path: &Path) -> Result<Self, LockError> {
+        let io = |source| LockError::Io { path: path.to_path_buf(), source };
+        let dir = open_dir(path).map_err(io)?;
+        match dir.try_lock() {
+            Ok(()) => Ok(Self { _dir: Some(dir) }),
+            Err(TryLockError::WouldBlock) => {
+                let holder = "another process".to_owned();
+                Err(LockError::Held { path: path.to_path_buf(), holder })
+            }
+            Err(TryLockError::Error(_)) => Ok(Self { _dir: None }),
+        }
+    }
+
+    /// Whether somebody has it.
+    pub fn is_held(path: &Path) -> bool {
+        let Ok(dir) = open_dir(path) else { return false };
+        matches!(dir.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+}
+
+fn open_dir(path: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY.union(OFlags::NONBLOCK).bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
 /// Whether a process holds this lock. It is not made where it is not there.
 pub fn is_held(path: &Path) -> bool {
-    let options = OpenOptions::new().read(true).custom_flags(FLAGS).open(path);
-    let Some(file) = options.ok().filter(is_regular) else { return false };
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    holder(path).is_some()
 }
+
+/// Who holds this lock, by their own word; nothing where nobody does. It is not
+/// made where it is not there.
+pub fn holder(path: &Path) -> Option<String> {
+    let options = OpenOptions::new().read(true).custom_flags(FLAGS).open(path);
+    let mut file = options.ok().filter(is_regular)?;
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| named_in(&mut file))
+}
+
+/// The content is only for messages: what cannot be read is not named.
+fn named_in(file: &mut File) -> String {
+    let mut text = String::new();
+    let _ = file.take(NAMED).read_to_string(&mut text);
+    match visible(text.trim()) {
+        text if text.is_empty() => "another process".to_owned(),
+        text => text,
+    }
+}
+
+/// Bytes of a holder's word that are read.
+const NAMED: u64 = 1024;
 
 /// No link is followed: it could lead to a file of somebody else's, which would
 /// be made there or written over. And nothing that is no file is waited for.
@@ -128,6 +177,18 @@ mod tests {
         assert!(!is_held(&path));
         let _third = LockFile::try_acquire(&path).unwrap();
         assert!(is_held(&path));
+    }
+
+    #[test]
+    fn a_directory_stays_locked_whatever_becomes_of_what_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        fs_err::write(dir.path().join("x"), "").unwrap();
+        let first = DirLock::try_acquire(dir.path()).unwrap();
+        fs_err::remove_file(dir.path().join("x")).unwrap();
+        assert!(DirLock::is_held(dir.path()));
+        assert!(matches!(DirLock::try_acquire(dir.path()), Err(LockError::Held { .. })));
+        drop(first);
+        assert!(!DirLock::is_held(dir.path()));
     }
 
     #[test]

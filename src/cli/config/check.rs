@@ -24,7 +24,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
-    let loaded = context.load().and_then(|loaded| {
+    let loaded = context.load_own().and_then(|loaded| {
         // The receiver would not start with them.
         read_templates(&loaded.config.routing, &loaded.file, &loaded.text)?;
         Ok(loaded)

@@ -37,7 +37,7 @@ enum Origin {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
-    let loaded = context.load()?;
+    let loaded = context.load_own()?;
     let values = values(context, &loaded);
     if values.is_empty() {
         return Err(Failure::failed("a path of the configuration is not UTF-8 text"));

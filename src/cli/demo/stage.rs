@@ -80,7 +80,7 @@ impl Stage {
         );
         let config = config_dir.join("config.yaml");
         atomic::write(&config, text.as_bytes()).map_err(failed)?;
-        let paths = Context { config: Some(config), ..context.clone() }.load()?.paths;
+        let paths = Context { config: Some(config), ..context.clone() }.load_own()?.paths;
         Ok(Self {
             program: Tool::this_program(&context.env),
             tmux_path: tmux.path().to_path_buf(),

@@ -57,7 +57,7 @@ pub(super) struct Args {
 impl Args {
     /// The configuration, with what the flags change of it.
     fn load(&self, context: &Context) -> Result<Loaded, Failure> {
-        let mut loaded = context.load()?;
+        let mut loaded = context.load_own()?;
         if let Some(runner) = &self.runner {
             loaded.config.routing.runner =
                 if runner == "tmux" { RunnerKind::Tmux } else { RunnerKind::Process };

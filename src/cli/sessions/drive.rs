@@ -33,6 +33,7 @@ pub(super) fn run(
         // Held until the harness has ended; a kill releases it.
         let mut attached = attach(&drive, slug).await?;
         let _ = attached.describe(&format!("pid {}", std::process::id()));
+        loaded.paths.claim(&loaded.file, &context.dirs()?)?;
         let turn = await_turn(context, loaded, &drive, slug).await?;
         // What the turns wrote meanwhile counts: a fresh conversation has another id.
         let record = super::resolve(loaded, record.work_item.reference.short().as_str())
