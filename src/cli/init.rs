@@ -23,11 +23,11 @@ use crate::base::failure::{Failure, Kind};
 use crate::base::ids::Repo;
 use crate::base::process::{Household, shell_word};
 use crate::base::text::visible;
-use crate::core::config::{HarnessName, RunnerKind, SpawnPolicy, Starter};
+use crate::core::config::{HarnessName, RunnerKind, SpawnPolicy, Starter, variable_shown};
 use crate::core::harness::Harnesses;
 use crate::doctor;
 use crate::doctor::install::source::Source;
-use crate::state::config_file::{self, is_there};
+use crate::state::config_file::{self, dangles, is_there};
 use crate::state::paths::StatePaths;
 
 /// Write a configuration for this repository
@@ -43,8 +43,7 @@ pub(super) struct Args {
     #[arg(long, short)]
     yes: bool,
 
-    /// The agent: claude or demo
-    #[arg(long, value_name = "NAME", value_parser = read_harness)]
+    #[arg(long, value_name = "NAME", value_parser = read_harness, help = harness_help())]
     harness: Option<HarnessName>,
 
     /// How sessions are hosted: tmux or process
@@ -107,6 +106,10 @@ fn known_harnesses() -> Harnesses {
     Harnesses::new(&BTreeMap::new(), None)
 }
 
+fn harness_help() -> String {
+    format!("The agent: {}", known_harnesses().list().replace('`', ""))
+}
+
 fn read_harness(text: &str) -> Result<HarnessName, String> {
     let known = known_harnesses();
     let found = known.names().into_iter().find(|name| name.as_str() == text);
@@ -167,18 +170,13 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         stays_in(&root, &file)?;
     }
     let shown = visible(&file.display().to_string());
-    if is_there(&file) && !args.force {
-        printer.note(&format!("kept     {shown} (`--force` writes a new one)"));
-        let unused = args.answers();
-        if !unused.is_empty() {
-            printer.note(&format!(
-                "warning: the file is kept, so these were not used:\n  {}\nhint: `--force` writes a new one out of them",
-                unused.join(", ")
-            ));
-        }
+    let made = if is_there(&file) && !dangles(&file) && !args.force {
+        None
     } else {
         let starter = choose(context, args, &found, &dirs)?;
-        write(&file, &starter.text())?;
+        write(&file, &starter.text(), args.force)?.then_some(starter)
+    };
+    if let Some(starter) = &made {
         printer.note(&format!("written  {shown}"));
         if starter.users.is_empty() {
             printer.note(
@@ -191,6 +189,15 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
                 "warning: no repository is listed, so every one is listened to whose deliveries\n  \
                  carry the secret; `--force --repo HOST/OWNER/NAME` lists one",
             );
+        }
+    } else {
+        printer.note(&format!("kept     {shown} (`--force` writes a new one)"));
+        let unused = args.answers();
+        if !unused.is_empty() {
+            printer.note(&format!(
+                "warning: the file is kept, so these were not used:\n  {}\nhint: `--force` writes a new one out of them",
+                unused.join(", ")
+            ));
         }
     }
     let read =
@@ -209,11 +216,14 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     if let (true, Some(url)) = (args.github, &args.url) {
         let url = github::address(url, &webhook.path)
             .map_err(|why| Failure::new(Kind::Usage, format!("`--url`: {why}")))?;
+        if let Some(warning) = github::doubt(&url) {
+            printer.note(&format!("warning: {warning}"));
+        }
         next.extend(github::calls(webhook, &config.routing.repositories, &url, &paths)?);
         if context.env.var_os(&webhook.secret_env).is_some() {
             printer.note(&format!(
                 "warning: `{}` is set here and comes before the secret's file",
-                webhook.secret_env
+                variable_shown(&webhook.secret_env)
             ));
         }
     } else {
@@ -222,8 +232,8 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     next.push("the-loop gh-webhook start".to_owned());
     let label = shell_word(&config.routing.auto_execute_label);
     let repo = match &config.routing.repositories[..] {
-        [repo] => format!(" --repo {repo}"),
-        _ => " --repo OWNER/NAME".to_owned(),
+        [repo, ..] => format!(" --repo {repo}"),
+        [] => " --repo OWNER/NAME".to_owned(),
     };
     next.push(format!("gh issue edit NUMBER{repo} --add-label {label}"));
 
@@ -334,7 +344,18 @@ fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<
         None => default.to_owned(),
     };
     let secret_file = secret_file(context, dirs, repositories.first());
+    let (users, repositories) = (once(users), once(repositories));
     Ok(Starter { runner, harness, spawn, label, users, repositories, web: args.web, secret_file })
+}
+
+/// Each once, where it stands first.
+fn once<T: PartialEq>(all: Vec<T>) -> Vec<T> {
+    all.into_iter().fold(Vec::new(), |mut kept, one| {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+        kept
+    })
 }
 
 /// Where the webhook's secret is kept: with the user, not with the project.

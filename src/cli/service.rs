@@ -17,6 +17,7 @@ use crate::base::failure::Failure;
 use crate::base::files::atomic;
 use crate::base::files::lock::is_held;
 use crate::base::text::path_text;
+use crate::core::config::variable_shown;
 use crate::core::service::{MARK, Manager, Service};
 
 use self::manager::{Asked, Running};
@@ -188,7 +189,7 @@ fn install(context: &Context, args: &InstallArgs) -> Result<ExitCode, Failure> {
     if webhook.secret_file.is_none() {
         return Err(Failure::refused(format!(
             "the webhook's secret is in the variable {}, which a service does not have",
-            webhook.secret_env
+            variable_shown(&webhook.secret_env)
         ))
         .hint("name a private file in `webhooks.ghWebhook.secretFile`;")
         .hint("`the-loop init --github` makes one"));

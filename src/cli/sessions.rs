@@ -13,6 +13,7 @@ mod show;
 mod trees;
 mod verbs;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -88,13 +89,18 @@ fn resolve(loaded: &Loaded, item: &str) -> Result<(Slug, SessionRecord), Failure
     match registry.load(&slug) {
         Ok(Some(record)) => Ok((slug, record)),
         Ok(None) => Err(Failure::refused(format!("the session `{slug}` was just removed"))),
-        Err(RegistryError::Unreadable { path, why }) => Err(Failure::failed(format!(
-            "the session's entry cannot be read: {why}\n  `{}`",
-            visible(&path.display().to_string())
-        ))
-        .hint("put it right; or move it away, and the next event starts the session anew")),
+        Err(RegistryError::Unreadable { path, why }) => Err(unreadable(&path, &why)),
         Err(error) => Err(Failure::failed("the session cannot be read").because(error)),
     }
+}
+
+/// An entry that cannot be read, and what to do.
+fn unreadable(path: &Path, why: &str) -> Failure {
+    Failure::failed(format!(
+        "the session's entry cannot be read: {why}\n  `{}`",
+        visible(&path.display().to_string())
+    ))
+    .hint("put it right; or move it away, and the next event starts the session anew")
 }
 
 /// A broken entry, in a line for people.

@@ -209,6 +209,8 @@ pub(super) fn failure(error: ReadError, why: &str) -> Failure {
         ReadError::Missing { .. } | ReadError::NotAFile { .. } => {
             Failure::refused(format!("{error} ({why})"))
         }
+        ReadError::Dangling { .. } => Failure::refused(format!("{error}\n({why})"))
+            .hint("remove the link, or make what it leads to"),
         ReadError::Foreign(foreign) => Failure::refused(foreign.to_string())
             .hint("it says whose words reach an agent, so only you may write to it")
             .hint(foreign.remedy()),

@@ -26,7 +26,9 @@ mod walk;
 pub use amounts::{ByteSize, Span};
 pub use declared::{declarations, shipped};
 pub use error::ConfigError;
-pub use keys::{AT_START, Change, Leaf, WITHOUT_EFFECT, changes, is_among, leaves, lines};
+pub use keys::{
+    AT_START, Change, Leaf, WITHOUT_EFFECT, changes, is_among, leaves, lines, variable_shown,
+};
 pub use live::LiveConfig;
 pub use load::{MAX_BYTES, fault_at, parse, parse_bytes};
 pub use model::*;

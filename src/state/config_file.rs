@@ -36,6 +36,12 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
+    /// It, or the directory it is in, is a link that leads to nothing.
+    #[error("the configuration `{}` is a link that leads to nothing", path.display())]
+    Dangling {
+        /// The file.
+        path: PathBuf,
+    },
     /// It is a directory, a pipe or the like.
     #[error("the configuration `{}` is not a file", path.display())]
     NotAFile {
@@ -84,10 +90,11 @@ fn is_in_managed_tree(dir: &Path) -> bool {
         .is_some_and(|clone| clone.join(crate::core::workspace::MANAGED).is_file())
 }
 
-/// Whether something stands at the path, be it unreadable: that is an error to
-/// show, not a reason to take another file.
+/// Whether something stands at the path, be it unreadable or a link that leads to
+/// nothing: that is an error to show, not a reason to take another file.
 pub fn is_there(path: &Path) -> bool {
     match fs::metadata(path) {
+        _ if dangles(path) => true,
         Ok(_) => true,
         Err(error) => {
             !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
@@ -95,9 +102,18 @@ pub fn is_there(path: &Path) -> bool {
     }
 }
 
+/// Whether the path, or the directory it is in, is a link that leads to nothing.
+pub fn dangles(path: &Path) -> bool {
+    let dangles = |path: &Path| path.is_symlink() && !path.exists();
+    dangles(path) || path.parent().is_some_and(dangles)
+}
+
 /// Reads the configuration in `path`, when it is this user's alone.
 pub fn read(path: &Path, env: &Env) -> Result<Read, ReadError> {
     let io = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound if dangles(path) => {
+            ReadError::Dangling { path: path.to_path_buf() }
+        }
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             ReadError::Missing { path: path.to_path_buf() }
         }

@@ -293,6 +293,20 @@ async fn a_session_made_by_hand_takes_the_events_of_its_item_and_of_a_linked_pul
 }
 
 #[test]
+fn why_no_session_can_be_registered_is_said_with_what_helps() {
+    let world = world("");
+    let (code, _, err) = world.run(&["sessions", "register", "o/r#1", "--cwd", "/nonexist"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("`/nonexist`") && err.contains("`--cwd` names it"), "{err}");
+    assert_eq!(world.run(&["sessions", "register", "o/r#1"]).0, 0);
+    std::fs::write(world.project.join(".the-loop/sessions/o+r+1.json"), "{").unwrap();
+    let (code, _, err) = world.run(&["sessions", "register", "o/r#1"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("entry cannot be read") && err.contains("o+r+1.json"), "{err}");
+    assert!(err.contains("move it away"), "{err}");
+}
+
+#[test]
 fn a_pull_request_with_a_session_of_its_own_is_not_linked_to_another() {
     let world = world("repositories: [o/r]");
     for item in ["o/r#50", "o/r#53"] {

@@ -74,6 +74,8 @@ fn a_wrong_value_is_named_with_what_would_be_right() {
             "harnesses:\n  mine: {oneShot: [-p]}\n",
             "harnesses:\n  mine: {result: {ended: [done]}}\n",
             "routing:\n  spawnOnUnmatched: labelled\n",
+            "routing:\n  spawnWorkdir: \"\"\n",
+            "state: {dir: \"\"}\n",
             "routing:\n  enabled: yes\n",
             "routing:\n  enabled: flase\n",
             "routing:\n  enabled: 1\n",
@@ -256,6 +258,8 @@ const SPEAKERS: &[&str] = &[
 
 /// Texts in those places that are about something else.
 const ELSEWHERE: &[&str] = &[
+    "uses these sessions, with the state in `",
+    "remove the link, or make what it leads to",
     // Remarks of a command that does without the file.
     "note: the configuration is broken:",
     "so `state.dir` is not known, and the usual place was looked at",

@@ -180,7 +180,8 @@ fn the_nearest_file_is_taken_and_what_is_in_its_place_is_not_passed_over() {
     assert!(shown(&show, None).1.contains("is not a file"), "{}", shown(&show, None).1);
     std::fs::remove_dir(&near).unwrap();
     std::os::unix::fs::symlink("/nowhere", &near).unwrap();
-    assert_eq!(shown(&show, None).0, at(".the-loop/config.yaml"));
+    let said = shown(&show, None).1;
+    assert!(said.contains("is a link that leads to nothing"), "{said}");
     let missing = world.project.join("missing.yaml");
     let said = shown(&show, Some(&missing)).1;
     assert!(said.contains("(the variable `THE_LOOP_CONFIG` names it)"), "{said}");
@@ -248,4 +249,95 @@ fn the_table_of_keys_without_effect_is_what_the_code_does_not_read() {
         }
     }
     assert!(faults.is_empty(), "WITHOUT_EFFECT is not true:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn an_empty_path_is_a_fault_and_a_state_inside_the_project_is_noted() {
+    let world = World::new("");
+    let good = std::fs::read_to_string(world.config()).unwrap();
+    let cases = [
+        ("state.dir", "state: {dir: \"\"}\n".to_owned()),
+        ("webhooks.ghWebhook.secretFile", "  ghWebhook: {secretFile: \"\"}\n".to_owned()),
+        ("routing.spawnWorkdir", "routing: {spawnWorkdir: \"\"}\n".to_owned()),
+        ("routing.workspace.root", "routing: {workspace: {root: \"\"}}\n".to_owned()),
+        ("routing.tmux.socket", "routing: {tmux: {socket: \"\"}}\n".to_owned()),
+        ("routing.webTerminal.socket", "routing: {webTerminal: {socket: \"\"}}\n".to_owned()),
+        ("routing.promptTemplate", "routing: {promptTemplate: \"\"}\n".to_owned()),
+        ("routing.spawnPromptTemplate", "routing: {spawnPromptTemplate: \"\"}\n".to_owned()),
+    ];
+    for (key, text) in cases {
+        let text = if text.starts_with(' ') { format!("webhooks:\n{text}") } else { text };
+        std::fs::write(world.config(), text).unwrap();
+        let (code, _, err) = world.run(&["config", "check"]);
+        assert_eq!(code, 1, "{key}");
+        assert!(err.contains(&format!("`{key}`: a path is not empty")), "{key}: {err}");
+        // A line that may hold a secret is not shown.
+        assert!(err.contains('^') || key.ends_with("secretFile"), "{key}: {err}");
+    }
+    for dir in [".", "state", "./x/../y"] {
+        std::fs::write(world.config(), format!("{good}state: {{dir: {dir}}}\n")).unwrap();
+        let (code, _, err) = world.run(&["config", "check"]);
+        assert!(code == 0 && err.contains("`state.dir` is inside the project"), "{dir}: {err}");
+    }
+    std::fs::write(world.config(), good).unwrap();
+    let (_, _, err) = world.run(&["config", "check"]);
+    assert!(!err.contains("inside the project"), "{err}");
+}
+
+#[test]
+fn a_configuration_that_is_a_link_to_nothing_is_named_and_none_above_is_taken() {
+    let world = World::new("");
+    let below = world.project.join("below");
+    let link = below.join(".the-loop/config.yaml");
+    std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink("/nowhere/x.yaml", &link).unwrap();
+    let says = || {
+        let out = world.command(&["config", "show"]).current_dir(&below).output().unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, err) = says();
+    assert_eq!(code, Some(1));
+    assert!(err.contains("is a link that leads to nothing"), "{err}");
+    assert!(err.contains(&format!("{}", link.display())), "{err}");
+    // The same when the directory is the link.
+    std::fs::remove_dir_all(link.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink("/nowhere", link.parent().unwrap()).unwrap();
+    let (code, err) = says();
+    assert!(code == Some(1) && err.contains("is a link that leads to nothing"), "{err}");
+}
+
+#[test]
+fn an_agent_that_the_runner_cannot_host_is_noted_by_a_check() {
+    let world = World::new("");
+    let text = std::fs::read_to_string(world.config()).unwrap();
+    let agent = "harnesses:\n  plain:\n    program: /bin/true\n    oneShot: [-p]\n    resumeOneShot: [-p, '{id}']\n";
+    let text = text.replace("  runner: tmux\n", "  runner: tmux\n  defaultHarness: plain\n");
+    std::fs::write(world.config(), format!("{text}{agent}")).unwrap();
+    let (_, _, err) = world.run(&["config", "check"]);
+    assert!(err.contains("the agent plain cannot be hosted by"), "{err}");
+}
+
+#[test]
+fn what_stands_in_the_place_of_the_secrets_variable_is_shown_only_when_it_looks_like_one() {
+    let world = World::new("defaultHarness: demo");
+    let good = std::fs::read_to_string(world.config()).unwrap();
+    for (name, shown) in [("hunter2abc", false), ("MY_SECRET2", true), ("mySecret", false)] {
+        let text =
+            good.replace("  ghWebhook:\n", &format!("  ghWebhook:\n    secretEnv: {name}\n"));
+        std::fs::write(world.config(), text).unwrap();
+        let commands: [&[&str]; 5] = [
+            &["config", "check"],
+            &["config", "show"],
+            &["gh-webhook", "start"],
+            &["doctor"],
+            &["service", "install"],
+        ];
+        for args in commands {
+            let (_, out, err) = world.run(args);
+            let said = out + &err;
+            // A service names no variable where its manager is not there.
+            let may_lack = args[0] == "service";
+            assert!(said.contains(name) == shown || shown && may_lack, "{args:?}: {said}");
+        }
+    }
 }

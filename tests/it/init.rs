@@ -461,3 +461,41 @@ async fn on_a_terminal_it_asks_and_enter_takes_what_is_proposed() {
     assert_eq!(routing.default_harness, HarnessName::Demo);
     assert_eq!(routing.auto_execute_label, "go");
 }
+
+#[test]
+fn of_several_at_once_one_writes_and_the_others_say_that_it_is_there() {
+    let place = Place::repository(&[]);
+    let children: Vec<_> = (0..6)
+        .map(|n| {
+            place
+                .command(&["init", "--yes", "--user", &format!("user{n}")])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let said: Vec<_> = children
+        .into_iter()
+        .map(|child| String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap())
+        .collect();
+    let wrote: Vec<_> = (0..6).filter(|n| said[*n].contains("written  ")).collect();
+    assert_eq!(wrote.len(), 1, "{said:?}");
+    assert_eq!(said.iter().filter(|said| said.contains("kept     ")).count(), 5, "{said:?}");
+    assert_eq!(place.config().routing.authorized_users, [format!("user{}", wrote[0])]);
+    let left = std::fs::read_dir(place.dir.join(".the-loop")).unwrap();
+    assert_eq!(left.count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn what_is_given_twice_is_written_once_and_a_doubtful_address_is_said() {
+    let place = Place::repository(&[]);
+    let twice = ["--user", "me", "--user", "me", "--repo", "o/r", "--repo", "o/r", "--repo", "o/s"];
+    let address = ["--github", "--url", "http://localhost:8080"];
+    let args = [&["init", "--yes"], &twice[..], &address[..]].concat();
+    let (_, out, err) = place.run(&args);
+    let routing = place.config().routing;
+    assert_eq!((routing.authorized_users.len(), routing.repositories.len()), (1, 2), "{err}");
+    assert!(err.contains("warning: GitHub cannot reach this address"), "{err}");
+    assert!(out.contains(" --repo o/r ") && !out.contains("OWNER/NAME"), "{out}");
+}

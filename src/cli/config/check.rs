@@ -7,6 +7,7 @@ use crate::base::text::{visible, wrapped};
 use crate::cli::setup::Loaded;
 use crate::cli::{Context, json};
 use crate::core::config::{EVENTS, SpawnPolicy, WITHOUT_EFFECT, is_among, lines};
+use crate::core::harness::Harnesses;
 use crate::serve::receiver::Secret;
 use crate::serve::templates::read_templates;
 
@@ -73,6 +74,23 @@ fn notes(context: &Context, loaded: &Loaded) -> Vec<String> {
     }
     if let Err(error) = Secret::load(&context.env, &loaded.config.webhooks.gh_webhook) {
         notes.push(format!("no receiver can be started from here: {}", chain(&error)));
+    }
+    let harnesses = Harnesses::new(&loaded.config.harnesses, context.env.home());
+    let name = &routing.default_harness;
+    if harnesses.get(name).is_ok_and(|harness| !harness.can_be(routing.runner)) {
+        notes.push(format!(
+            "no receiver can be started: the agent {} cannot be hosted by\n\
+             `routing.runner: {}`",
+            visible(name.as_str()),
+            routing.runner.as_str()
+        ));
+    }
+    if loaded.paths.dir.starts_with(&loaded.project) {
+        let path = visible(&loaded.paths.dir.display().to_string());
+        notes.push(format!(
+            "`state.dir` is inside the project (`{path}`): a `git clean` sweeps it away, and \
+             agents can write to it"
+        ));
     }
     if !routing.spawn_workdir.is_dir() {
         let path = visible(&routing.spawn_workdir.display().to_string());

@@ -15,7 +15,7 @@ use crate::base::text::visible_lines;
 use crate::cli::Context;
 use crate::cli::background::Background;
 use crate::cli::setup::Loaded;
-use crate::core::config::{HarnessName, RunnerKind};
+use crate::core::config::{HarnessName, RunnerKind, variable_shown};
 use crate::doctor;
 use crate::doctor::tool::{Tool, ToolId};
 use crate::host::agents::Agents;
@@ -170,7 +170,10 @@ async fn check(
         Some(Secret::load(&context.env, webhook).map_err(|error| {
             let command = match &webhook.secret_file {
                 Some(file) if !file.exists() => doctor::secret_command(file),
-                _ => format!("export {}=\"$(openssl rand -hex 32)\"", webhook.secret_env),
+                _ => format!(
+                    "export {}=\"$(openssl rand -hex 32)\"",
+                    variable_shown(&webhook.secret_env)
+                ),
             };
             Failure::refused("the webhook has no secret")
                 .because(error)

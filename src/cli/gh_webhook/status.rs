@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::base::failure::Failure;
 use crate::base::text::{visible, visible_lines};
-use crate::cli::Context;
+use crate::cli::{Context, json};
 use crate::serve::control::{self, Status};
 
 /// Show whether the receiver runs, and what came in
@@ -25,7 +25,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         let Some(status) = control::ask_status(&paths.control()).await? else {
             if args.json {
                 let value = serde_json::json!({ "schema": 1, "running": false });
-                context.printer.data(&value.to_string())?;
+                context.printer.data(&json::render(&value))?;
             } else {
                 context.printer.data(&format!("not running\nconfiguration  {}", file.display()))?;
             }
@@ -34,7 +34,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         if args.json {
             let mut value = serde_json::to_value(&status).unwrap_or_default();
             value["running"] = true.into();
-            context.printer.data(&value.to_string())?;
+            context.printer.data(&json::render(&value))?;
         } else {
             context.printer.data(&render(&status))?;
         }

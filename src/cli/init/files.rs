@@ -31,8 +31,9 @@ pub(super) fn stays_in(root: &Path, file: &Path) -> Result<(), Failure> {
     Err(Failure::refused(text).hint("remove the link; or name the file with `--config FILE`"))
 }
 
-/// Writes the configuration. What was there is kept beside it.
-pub(super) fn write(file: &Path, text: &str) -> Result<(), Failure> {
+/// Writes the configuration; `false` when one is there. By force it is written over,
+/// and what was there is kept beside it.
+pub(super) fn write(file: &Path, text: &str, force: bool) -> Result<bool, Failure> {
     let dir = file.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
     let failed = |error: std::io::Error| {
         let failure =
@@ -62,7 +63,7 @@ pub(super) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     if !dir.is_dir() {
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&dir).map_err(failed)?;
     }
-    if is_there(file) {
+    if force && is_there(file) {
         let kept = (0_u8..=255)
             .map(|number| file.with_extension(format!("yaml.old{number}")))
             .find(|kept| !kept.exists());
@@ -81,11 +82,15 @@ pub(super) fn write(file: &Path, text: &str) -> Result<(), Failure> {
             handle.write_all(text.as_bytes())?;
             handle.sync_all()
         })
-        .and_then(|()| fs::rename(&fresh, file));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&fresh);
-        failed(error)
-    })
+        // Several may write at once: only the first finds the place free.
+        .and_then(|()| if force { fs::rename(&fresh, file) } else { fs::hard_link(&fresh, file) });
+    let _ = fs::remove_file(&fresh);
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !force => Ok(false),
+        // The name of the file that was to become it says nothing to anybody.
+        Err(error) => Err(failed(error.kind().into())),
+    }
 }
 
 /// Adds the sessions to the ignore file; `false` when they are in it.

@@ -1,6 +1,7 @@
 //! `init --github`: the call that registers the webhook, and its secret.
 
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -109,9 +110,49 @@ pub(super) fn address(given: &str, path: &str) -> Result<String, String> {
     }
 }
 
+/// What is doubtful about an address that GitHub is to post to.
+pub(super) fn doubt(url: &str) -> Option<&'static str> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_own = host.eq_ignore_ascii_case("localhost")
+        || host.to_ascii_lowercase().ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| {
+            let ip = ip.to_canonical();
+            ip.is_loopback() || ip.is_unspecified()
+        });
+    if is_own {
+        Some("GitHub cannot reach this address: it is each machine's own")
+    } else if url.starts_with("http://") {
+        Some("without TLS anybody on the way can read what GitHub sends")
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_github_cannot_reach_or_that_others_can_read_is_doubted() {
+        for own in [
+            "https://localhost",
+            "https://LOCALHOST:8/x",
+            "http://127.0.0.1:1/",
+            "https://[::1]:1/x",
+            "https://0.0.0.0",
+        ] {
+            assert!(doubt(own).unwrap().contains("cannot reach"), "{own}");
+        }
+        assert!(doubt("http://a.example/x").unwrap().contains("without TLS"));
+        for fine in ["https://a.example", "https://localhost.example/x", "https://10.0.0.1"] {
+            assert_eq!(doubt(fine), None, "{fine}");
+        }
+    }
 
     #[test]
     fn an_address_without_a_path_gets_the_receivers() {

@@ -11,7 +11,7 @@ use crate::core::config::RunnerKind;
 ///
 /// Leave with tmux's own key (`C-b d`); the agent goes on. A headless session is
 /// taken over with the agent's own program: its events wait until that ends.
-/// Without ITEM, pick one.
+/// Without ITEM, pick one; where there is only one, it is that one, and is named.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  the-loop sessions attach 15\n  \
                         the-loop sessions attach 15 --read-only")]
@@ -113,7 +113,12 @@ fn pick(context: &Context, loaded: &Loaded) -> Result<Slug, Failure> {
     });
     match open[..] {
         [] => Err(Failure::refused("there is no session to attach to")),
-        [(slug, _)] => Ok(slug.clone()),
+        [(slug, record)] => {
+            let title = record.work_item.title.as_deref().map(visible).unwrap_or_default();
+            let item = record.work_item.reference.short();
+            context.printer.note(&fit(format!("the only session: {item}  {title}").trim_end(), 80));
+            Ok(slug.clone())
+        }
         _ if std::io::stdin().is_terminal() => {
             for (number, (_, record)) in open.iter().enumerate() {
                 let title = record.work_item.title.as_deref().map(visible).unwrap_or_default();

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{Context, Failure, Loaded, Registry, resolve};
+use super::{Context, Failure, Loaded, Registry, RegistryError, resolve, visible};
 use crate::base::clock::Clock;
 use crate::base::failure::Kind;
 use crate::base::ids::{HarnessSessionId, Repo, WorkItem};
@@ -116,8 +116,14 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
         Some(dir) => context.env.cwd().join(dir),
         None => loaded.project.join(&routing.spawn_workdir),
     };
-    let cwd = fs_err::canonicalize(&cwd)
-        .map_err(|error| Failure::refused("the session has no directory").because(error))?;
+    let cwd = fs_err::canonicalize(&cwd).map_err(|error| {
+        let shown = visible(&cwd.display().to_string());
+        let said = format!("the session's directory cannot be used:\n  `{shown}`");
+        let key = if args.cwd.is_some() { "--cwd" } else { "routing.spawnWorkdir" };
+        Failure::refused(said)
+            .because(std::io::Error::from(error.kind()))
+            .hint(format!("`{key}` names it"))
+    })?;
     let (short, repo) = (item.short(), item.repo.clone());
     let mut record = SessionRecord::new(
         RecordedItem { reference: item, title: None, url: None },
@@ -173,7 +179,7 @@ fn warn_unheard(context: &Context, loaded: &Loaded, repo: &Repo) {
 fn named(harnesses: &Harnesses, name: &str) -> Result<HarnessName, Failure> {
     let found = harnesses.names().into_iter().find(|known| known.as_str() == name);
     found.ok_or_else(|| {
-        let name = crate::base::text::visible(name);
+        let name = visible(name);
         Failure::new(Kind::Usage, format!("`--harness`: no harness `{name}` is known"))
             .hint(format!("there is {}", harnesses.list()))
     })
@@ -181,7 +187,7 @@ fn named(harnesses: &Harnesses, name: &str) -> Result<HarnessName, Failure> {
 
 fn work_item(text: &str) -> Result<WorkItem, Failure> {
     text.parse().map_err(|_| {
-        Failure::refused(format!("`{}` names no issue", crate::base::text::visible(text)))
+        Failure::refused(format!("`{}` names no issue", visible(text)))
             .hint("write `owner/repo#15`, or its URL")
     })
 }
@@ -193,6 +199,9 @@ fn change(context: &Context, loaded: &Loaded, verb: &SessionVerb) -> Result<(), 
         return Ok(());
     }
     control::apply(&Registry::of(&loaded.paths), verb).map_err(|error| match error {
+        VerbError::Registry { source: RegistryError::Unreadable { path, why } } => {
+            super::unreadable(&path, &why)
+        }
         VerbError::Registry { .. } => {
             Failure::failed("could not change the session").because(error)
         }

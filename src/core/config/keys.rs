@@ -149,14 +149,25 @@ impl Config {
     }
 }
 
+/// Whether it is what a variable's name usually is: capitals, digits, underscores.
+/// What stands in the place of one may be the secret itself.
+fn looks_like_variable(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// The name of the secret's variable as it is shown anywhere: itself, or a word that
+/// stands for what `webhooks.ghWebhook.secretEnv` holds.
+pub fn variable_shown(name: &str) -> &str {
+    if looks_like_variable(name) { name } else { "NAME_IN_SECRETENV" }
+}
+
 /// A value for people. Where the name of the secret's variable belongs, the
 /// secret itself may stand: only what looks like a name is shown.
 fn shown(key: &str, value: &Value) -> String {
     match value {
         Value::Null => "not set".to_owned(),
         Value::String(text) => {
-            let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-            if key.ends_with(".secretEnv") && !text.chars().all(is_name) {
+            if key.ends_with(".secretEnv") && !looks_like_variable(text) {
                 return "(not shown)".to_owned();
             }
             visible(text)

@@ -67,6 +67,7 @@ pub struct Routing {
     pub repositories: Vec<Repo>,
     /// The directory a session is started in, relative to the directory that
     /// holds `.the-loop`.
+    #[serde(deserialize_with = "values::path")]
     pub spawn_workdir: PathBuf,
     /// Whether each item has a git work tree of its own.
     pub workspace: Workspace,
@@ -85,8 +86,10 @@ pub struct Routing {
     #[schemars(range(min = 1, max = 86_400))]
     pub dispatch_timeout_seconds: u32,
     /// A file with the template of what is said about an event.
+    #[serde(deserialize_with = "values::optional_path")]
     pub prompt_template: Option<PathBuf>,
     /// A file with the template of what a new session is told first.
+    #[serde(deserialize_with = "values::optional_path")]
     pub spawn_prompt_template: Option<PathBuf>,
     /// Arguments added to a harness's own, by harness.
     pub harness_args: BTreeMap<HarnessName, Vec<String>>,
@@ -195,6 +198,7 @@ pub struct GhWebhook {
     #[serde(deserialize_with = "values::variable")]
     pub secret_env: String,
     /// A file that holds the secret, used when the variable is unset.
+    #[serde(deserialize_with = "values::optional_path")]
     pub secret_file: Option<PathBuf>,
     /// The events that GitHub is asked to send.
     #[serde(deserialize_with = "values::events")]
@@ -289,6 +293,7 @@ pub struct ToolConfig {
 pub struct StateConfig {
     /// The directory for inbox, lock, sockets and spools; `None` takes one
     /// below the user's state directory.
+    #[serde(deserialize_with = "values::optional_path")]
     pub dir: Option<PathBuf>,
     /// How long deliveries are kept.
     pub retention: Retention,

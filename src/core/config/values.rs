@@ -148,6 +148,27 @@ pub(super) fn program_path<'de, D: Deserializer<'de>>(
     )))
 }
 
+/// A path, which is not empty: joined to the project, an empty one would be the
+/// project itself.
+pub(super) fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    let path = PathBuf::deserialize(deserializer)?;
+    if path.as_os_str().is_empty() {
+        return Err(D::Error::custom("a path is not empty; `.` is the project itself"));
+    }
+    Ok(path)
+}
+
+/// The same where nothing need stand.
+pub(super) fn optional_path<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<PathBuf>, D::Error> {
+    let path = Option::<PathBuf>::deserialize(deserializer)?;
+    if path.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+        return Err(D::Error::custom("a path is not empty; leave out the key for the default"));
+    }
+    Ok(path)
+}
+
 /// The name of a label.
 pub(super) fn label<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;

@@ -12,6 +12,7 @@ use super::Scene;
 use crate::base::files::lock::is_held;
 use crate::base::process::shell_word;
 use crate::base::text::{count, path_text, visible};
+use crate::core::config::variable_shown;
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::install::store::Store;
@@ -25,7 +26,9 @@ const FILES: usize = 200;
 pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
     let id = "secret.there";
     let Some(name) = &scene.project.secret_env else { return Vec::new() };
-    if scene.env.var_os(name).is_some() {
+    let is_set = scene.env.var_os(name).is_some();
+    let name = variable_shown(name);
+    if is_set {
         let what = format!("the webhook's secret is in the variable {name}");
         return vec![Finding::new(id, Severity::Ok, what)];
     }

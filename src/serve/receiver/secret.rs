@@ -13,7 +13,7 @@ use sha2::Sha256;
 
 use crate::base::env::Env;
 use crate::base::process::shell_word;
-use crate::core::config::GhWebhook;
+use crate::core::config::{GhWebhook, variable_shown};
 
 const MAX_BYTES: usize = 64 << 10;
 
@@ -94,11 +94,12 @@ impl Secret {
     /// end is an editor's and not part of it. A relative path is taken from the
     /// working directory.
     pub fn load(env: &Env, config: &GhWebhook) -> Result<Self, SecretError> {
+        let variable = variable_shown(&config.secret_env);
         if let Some(value) = env.var_os(&config.secret_env) {
-            return Self::new(without_newline(value.as_bytes()), &config.secret_env);
+            return Self::new(without_newline(value.as_bytes()), variable);
         }
         let Some(path) = &config.secret_file else {
-            return Err(SecretError::Missing { variable: config.secret_env.clone() });
+            return Err(SecretError::Missing { variable: variable.to_owned() });
         };
         let path = env.cwd().join(path);
         let bytes = read_private(&path)?;

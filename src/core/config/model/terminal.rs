@@ -19,6 +19,7 @@ pub struct Workspace {
     /// How repositories are cloned, with your own credentials.
     pub clone: CloneBy,
     /// Where clones and work trees are; `None` takes a directory of the state.
+    #[serde(deserialize_with = "values::optional_path")]
     pub root: Option<PathBuf>,
 }
 
@@ -81,6 +82,7 @@ pub enum DeliverWhen {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TmuxConfig {
     /// The tmux socket: absent for the user's own server, else a path.
+    #[serde(deserialize_with = "values::optional_path")]
     pub socket: Option<PathBuf>,
     /// What the terminal of a session shows.
     pub view: TmuxView,
@@ -164,6 +166,7 @@ pub struct WebTerminal {
     /// The port to listen on; 0 takes a free one.
     pub port: u16,
     /// A socket file to listen on instead.
+    #[serde(deserialize_with = "values::optional_path")]
     pub socket: Option<PathBuf>,
     /// The names by which a browser may ask for it.
     #[serde(deserialize_with = "values::host_names")]
