@@ -36,6 +36,7 @@ mod main_job;
 mod mock_api;
 mod mock_models;
 mod payloads;
+mod pins;
 mod process;
 mod readme;
 mod real_agents;
