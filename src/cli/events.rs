@@ -361,6 +361,7 @@ mod tests {
             ("octo/repo#12", Wanted::Item(item.clone())),
             ("github:octo/repo#12", Wanted::Item(item.clone())),
             ("octo+repo+12", Wanted::Session(item.slug())),
+            ("loop/octo+repo+12", Wanted::Session(item.slug())),
             ("https://github.com/o/r/x", Wanted::Page("https://github.com/o/r/x".to_owned())),
         ] {
             assert_eq!(Wanted::parse(text).unwrap(), wanted, "{text}");
@@ -385,6 +386,7 @@ mod tests {
             item: Some(item.clone()),
             session: Some(item.slug()),
             url: Some("https://github.com/octo/repo/issues/12#issuecomment-1".to_owned()),
+            own: None,
         };
         let steps = vec![
             RecordedStep { at, state: State::Received, reason: Reason::Stored, detail: None },

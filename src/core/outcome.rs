@@ -117,6 +117,9 @@ vocabulary! {
         CheckAlreadyTold = "check-already-told",
         /// The head of the pull request is in another repository.
         ForeignHead = "foreign-head",
+        /// The check names no pull request, and nothing proves that its commit is in
+        /// the item's own repository.
+        UnknownHead = "unknown-head",
         /// There is no text in it.
         EmptyText = "empty-text",
         /// The pull request was closed, and the session is not its own.

@@ -153,6 +153,11 @@ impl Registry {
         this
     }
 
+    /// The directory of the entries.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Whether the directory is not there, or was swept: every directory that
     /// holds or held an entry has a lock file.
     pub fn is_swept(&self) -> bool {

@@ -118,6 +118,71 @@ async fn survives(cast: Cast, checkpoint: Checkpoint) {
     }
 }
 
+/// Three comments that waited together, with receivers that are killed one after
+/// the other: the first at `checkpoint`, the next ones while they take the group
+/// up. Each is told once, whatever the number of restarts.
+async fn stays_a_group(cast: Cast, checkpoint: Checkpoint) {
+    let mut world = cast.world();
+    world.start().await;
+    assert_eq!(world.post("first", "issues", &payload::labeled("o/r", 1, "alice")).await, 202);
+    world.reaches("first", "delivered").await;
+    let (code, _, err) = world.run(&["sessions", "pause", "o/r#1"]);
+    assert_eq!(code, 0, "{err}");
+    world.end(Signal::KILL);
+    start_frozen_at(&mut world, checkpoint).await;
+    let words = ["word-two.", "word-three.", "word-four."];
+    for word in words {
+        let comment = payload::comment("o/r", 1, "alice", word);
+        assert_eq!(world.post(word, "issue_comment", &comment).await, 202);
+        world.reaches(word, "queued").await;
+    }
+    // The answer may not come: it freezes.
+    let mut resume = world.command(&["sessions", "resume", "o/r#1"]);
+    let resuming = std::thread::spawn(move || resume.output());
+    kill_when_frozen(&mut world, checkpoint).await;
+    resuming.join().unwrap().unwrap();
+    for _ in 0..3 {
+        start_frozen_at(&mut world, Checkpoint::Acknowledge).await;
+        kill_when_frozen(&mut world, Checkpoint::Acknowledge).await;
+    }
+    world.start().await;
+    for word in words {
+        world.reaches(word, "delivered").await;
+    }
+    let taken = cast.taken(&world, 1);
+    let order: Vec<_> =
+        words.iter().map(|word| taken.iter().position(|text| text.contains(word))).collect();
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{checkpoint:?}: {taken:#?}");
+    for word in words {
+        assert_eq!(count(&taken, word), 1, "{checkpoint:?}: {taken:#?}");
+    }
+}
+
+mod groups {
+    use super::*;
+
+    const IN_TMUX: &[Checkpoint] =
+        &[Checkpoint::BeforePaste, Checkpoint::Paste, Checkpoint::Submit, Checkpoint::Acknowledge];
+    const HEADLESS: &[Checkpoint] =
+        &[Checkpoint::BeforePaste, Checkpoint::Paste, Checkpoint::Spawn, Checkpoint::Acknowledge];
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn that_many_receivers_take_up_in_tmux_are_told_once() {
+        for &checkpoint in IN_TMUX {
+            stays_a_group(FAKE_IN_TMUX, checkpoint).await;
+        }
+        stays_a_group(DEMO_IN_TMUX, Checkpoint::Submit).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn that_many_receivers_take_up_headless_are_told_once() {
+        for &checkpoint in HEADLESS {
+            stays_a_group(FAKE_HEADLESS, checkpoint).await;
+        }
+        stays_a_group(DEMO_HEADLESS, Checkpoint::Spawn).await;
+    }
+}
+
 /// The moments that a headless turn crosses: it has no submit key.
 const HEADLESS: &[Checkpoint] = &[
     Checkpoint::Commit,

@@ -48,6 +48,7 @@ async fn filled(home: &Path) -> Inbox {
     };
     let about = About {
         delivery: "aaaa-1".parse().unwrap(),
+        own: None,
         item: Some("octo/repo#12".parse::<WorkItem>().unwrap()),
         url: Some(PAGE.to_owned()),
         head: None,

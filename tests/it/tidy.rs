@@ -18,6 +18,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("rusqlite", &["state/inbox"]),
     ("clap", &["cli"]),
     ("minijinja", &["core/routing/prompt"]),
+    ("pulldown_cmark", &["core/routing/markdown"]),
     ("serde_yaml", &["core/config", "core/platform"]),
     (
         "tokio",

@@ -3,7 +3,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::payload as raw;
+use super::{payload as raw, surrogates};
 use super::{
     Actor, ActorKind, Change, Check, CheckPull, Conclusion, DiffPlace, DiffSide, Event, Post,
     PostChange, Pull, ReviewState, Thread, What,
@@ -49,6 +49,7 @@ pub enum ParseError {
 
 /// Parses the body of the delivery whose `X-GitHub-Event` is `event`.
 pub fn parse(event: &str, body: &[u8]) -> Result<Event, ParseError> {
+    let body = &surrogates::paired(body);
     Reader { event, body }.event()
 }
 
@@ -211,8 +212,9 @@ impl Parts<'_> {
             conclusion: self.conclusion(run.conclusion.as_deref()),
             sha: self.sha(run.head_sha, "check_run.head_sha")?,
             url: run.html_url,
-            // GitHub leaves the head branch of a fork's check empty.
             foreign_head: false,
+            // It names the branch and not the repository that the branch is in.
+            own_branches: false,
             pulls: self.check_pulls(run.pull_requests),
             branches: branch.into_iter().collect(),
         }))
@@ -229,6 +231,7 @@ impl Parts<'_> {
             sha: self.sha(run.head_sha, "workflow_run.head_sha")?,
             url: run.html_url,
             foreign_head: !own,
+            own_branches: own,
             pulls: self.check_pulls(run.pull_requests),
             branches: run.head_branch.into_iter().collect(),
         }))
@@ -251,6 +254,7 @@ impl Parts<'_> {
             url: body.target_url.or(body.commit.and_then(|commit| commit.html_url)),
             // Only branches of this repository are listed.
             foreign_head: false,
+            own_branches: true,
             pulls: Vec::new(),
             branches: branches.into_iter().filter_map(|branch| branch.name).collect(),
         }))

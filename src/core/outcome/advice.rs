@@ -46,7 +46,8 @@ impl Reason {
             }
             Self::MemoryLow => "free some memory, or lower `routing.memoryFloor`",
             Self::ForkDenied => "set `routing.workspace.forks: allow` where you trust the fork",
-            Self::PausedByHand => "`the-loop sessions resume ITEM`",
+            Self::UnknownHead => "open a pull request for the branch: its checks are told",
+            Self::PausedByHand | Self::SessionPaused => "`the-loop sessions resume ITEM`",
             Self::HarnessExited
             | Self::StartFailed
             | Self::WorkTreeFailed

@@ -13,6 +13,7 @@ async fn with_heads(home: &Home) -> Vec<u8> {
         let pull = CheckPull { item: item("o/r#1"), branch: "b".repeat(200), own_head: true };
         let about = About {
             delivery: id(&name),
+            own: None,
             item: Some(item("o/r#1")),
             url: None,
             head: Some((format!("{number:040}"), pull)),
