@@ -123,7 +123,7 @@ impl Context {
         if is_held(&paths.lock()) {
             return Ok((file, paths));
         }
-        let noted = StatePaths::noted(&file, &dirs).filter(|noted| is_held(&noted.lock()));
+        let noted = paths.of_another(&file, &dirs);
         if let (None, Some(fault)) = (&noted, fault) {
             // It may have named the directory where a receiver is to be found.
             self.printer.note(&format!("note: the configuration is broken: {fault}"));

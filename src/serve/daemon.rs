@@ -112,8 +112,18 @@ impl Daemon {
                 Failure::failed("could not take the receiver's lock").because(error)
             }
         })?;
+        let dirs = Dirs::new(&setup.env);
+        if let Ok(dirs) = &dirs
+            && let Some(other) = paths.of_another(&setup.read.file, dirs)
+        {
+            return Err(Failure::refused(format!(
+                "another receiver runs with this configuration, its state in\n  `{}`",
+                other.dir.display()
+            ))
+            .hint("`the-loop gh-webhook status` shows it, `the-loop gh-webhook stop` ends it"));
+        }
         // Only for commands that cannot read the configuration any more.
-        let noted = Dirs::new(&setup.env)
+        let noted = dirs
             .map_err(std::io::Error::other)
             .and_then(|dirs| paths.note(&setup.read.file, &dirs));
         if let Err(error) = noted {

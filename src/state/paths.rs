@@ -13,6 +13,7 @@ use fs_err as fs;
 use sha2::{Digest as _, Sha256};
 
 use crate::base::dirs::Dirs;
+use crate::base::files::lock::is_held;
 use crate::base::files::{atomic, private_dir};
 use crate::base::random;
 use crate::core::config::Config;
@@ -57,6 +58,13 @@ impl StatePaths {
         let mut config = Config::default();
         config.state.dir = Some(dir).filter(|dir| dir.is_absolute());
         config.state.dir.is_some().then(|| Self::new(file, &config, dirs))
+    }
+
+    /// The other places of this file's state where a receiver runs.
+    pub fn of_another(&self, file: &Path, dirs: &Dirs) -> Option<Self> {
+        let usual = Self::new(file, &Config::default(), dirs);
+        let all = [Some(usual), Self::noted(file, dirs)];
+        all.into_iter().flatten().find(|other| other.dir != self.dir && is_held(&other.lock()))
     }
 
     /// Notes where the receiver of a file keeps its state, when that is not the usual

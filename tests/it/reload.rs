@@ -124,6 +124,10 @@ async fn a_receiver_with_a_directory_of_its_own_is_found_when_the_file_is_broken
         let status: serde_json::Value = serde_json::from_str(&out).unwrap();
         assert_eq!((code, &status["pid"]), (0, &pid.into()), "{err}");
     }
+    // The file is whole again, with the usual place: no second one starts.
+    let (code, _, err) = world.run(&["gh-webhook", "start"]);
+    assert!(code == 1 && err.contains("another receiver runs with this configuration"), "{err}");
+    assert!(err.contains(&format!("`{}`", own.display())), "{err}");
     std::fs::write(world.config(), "routing:\n  rnner: tmux\n").unwrap();
     let (code, _, err) = world.run(&["gh-webhook", "reload"]);
     assert!(code == 1 && err.contains("unknown key `rnner`"), "{err}");

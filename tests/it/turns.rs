@@ -219,6 +219,7 @@ async fn a_session_that_is_closed_while_no_receiver_runs_stays_so_and_what_waite
     label(&world, "d-1").await;
     eventually("the turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
     comment(&world, "c-1", "waits.").await;
+    world.reaches("c-1", "queued").await;
     world.end(Signal::KILL);
     let (code, _, err) = world.run(&["sessions", "close", "1"]);
     assert_eq!(code, 0, "{err}");
