@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::receiver::{Refusals, Refused};
 use super::reload::{Refusal, Reloaded, Reloader};
 use crate::base::failure::{Failure, chain};
 use crate::base::http::{RequestError, request_unix};
@@ -29,7 +30,7 @@ mod verbs;
 pub use verbs::{SessionVerb, VerbError, apply};
 
 /// What the receiver says about itself.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The version of this format.
@@ -58,6 +59,12 @@ pub struct Status {
     pub last_delivery: Option<Timestamp>,
     /// How many deliveries are in each state.
     pub deliveries: std::collections::BTreeMap<String, u64>,
+    /// Why nothing can be stored now; GitHub is answered 503 then.
+    #[serde(default)]
+    pub cannot_store: Option<String>,
+    /// Requests that were refused since the start.
+    #[serde(default)]
+    pub refused: Vec<Refused>,
 }
 
 /// What the socket's server works with.
@@ -71,6 +78,8 @@ pub struct Control {
     pub dispatcher: DispatchHandle,
     /// Told when a local message was put in.
     pub arrived: Arc<Notify>,
+    /// What was refused.
+    pub refused: Arc<Refusals>,
     /// Reads the configuration again.
     pub reloader: Reloader,
     /// Ends the receiver.
@@ -109,7 +118,11 @@ type Reply<T> = Result<Json<T>, (StatusCode, String)>;
 
 async fn status(AxumState(control): AxumState<Control>) -> Reply<Status> {
     let mut status = (*control.about).clone();
-    fill(&mut status, &control.inbox).map_err(|error| unavailable(&error))?;
+    status.cannot_store = control.inbox.store_trouble().await;
+    if let Err(error) = fill(&mut status, &control.inbox) {
+        status.cannot_store.get_or_insert_with(|| chain(&error));
+    }
+    status.refused = control.refused.all();
     status.changed_on_disk = control.reloader.changed_on_disk();
     status.reload_refused = control.reloader.refusal();
     Ok(Json(status))

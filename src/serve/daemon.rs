@@ -1,7 +1,6 @@
 //! The receiver as a whole: one process that holds the lock, the port, the
 //! inbox, the dispatcher and the control socket, from start to a clean end.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +41,7 @@ use super::forget::forget;
 use super::intake::{self, Intake};
 use super::metrics::Metrics;
 use super::rebuild::rebuild;
-use super::receiver::{Receiver, Secret};
+use super::receiver::{Receiver, Refusals, Secret};
 use super::reload::Reloader;
 use super::sight::Sight;
 use super::templates::read_templates;
@@ -326,30 +325,33 @@ impl Daemon {
             pid: std::process::id(),
             url,
             config: file.display().to_string(),
-            changed_on_disk: false,
-            reload_refused: None,
             runner: config.routing.runner.as_str().to_owned(),
             started_at: clock.now(),
-            last_ping: None,
-            last_delivery: None,
-            deliveries: BTreeMap::new(),
+            ..Status::default()
         });
+        let refused = Arc::new(Refusals::new(clock.clone()));
         let control_app = control::router(Control {
             inbox: inbox.clone(),
             registry: registry.clone(),
             dispatcher,
             arrived: Arc::clone(&arrived),
+            refused: Arc::clone(&refused),
             reloader,
             stop: stop.clone(),
             about,
         });
-        let metrics = Metrics { inbox: inbox.clone(), started_at: clock.now() };
+        let metrics = Metrics {
+            inbox: inbox.clone(),
+            refused: Arc::clone(&refused),
+            started_at: clock.now(),
+        };
         let control_app = control_app.merge(metrics.clone().router());
         let receiver = Receiver {
             inbox: inbox.clone(),
             secret,
             path: config.webhooks.gh_webhook.path.clone(),
             arrived,
+            refused,
         };
         tokio::join!(
             http::serve(Listener::Tcp(listener), receiver.router(), stop.clone()),

@@ -322,8 +322,9 @@ impl Intake {
             }
         }
         let why = format!(
-            "more than {limit} events within an hour (`routing.rateLimit`); what comes is \
-             kept until it is resumed"
+            "more than {limit} event{} within an hour (`routing.rateLimit`); what comes is \
+             kept until it is resumed",
+            if limit == 1 { "" } else { "s" }
         );
         tracing::warn!(%item, limit, "too many events within an hour: the session is paused");
         let paused = self.registry.update(&slug, |record| {

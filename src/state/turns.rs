@@ -81,6 +81,18 @@ pub struct Mark {
     pub start: Option<u64>,
 }
 
+impl About {
+    /// Whether the turn's prompt has this marker. What an earlier version wrote down
+    /// says it in the prompt alone.
+    fn is_of(&self, turn: &Turn, marker: &Marker) -> bool {
+        match &self.marker {
+            Some(its) => its == marker,
+            None => fs::read_to_string(turn.prompt())
+                .is_ok_and(|prompt| prompt.contains(marker.as_str())),
+        }
+    }
+}
+
 impl Turns {
     /// The turns of a session.
     pub fn of(paths: &StatePaths, slug: &Slug) -> Self {
@@ -126,11 +138,11 @@ impl Turns {
 
     /// The last turn that was begun for a delivery with this marker.
     pub fn last_of(&self, delivery: &DeliveryId, marker: &Marker) -> io::Result<Option<Turn>> {
-        let is_it = |about: About| {
-            about.delivery == *delivery && about.marker.is_none_or(|its| its == *marker)
-        };
         let mut turns = self.list()?;
-        turns.retain(|turn| turn.about().is_some_and(is_it));
+        turns.retain(|turn| {
+            turn.about()
+                .is_some_and(|about| about.delivery == *delivery && about.is_of(turn, marker))
+        });
         Ok(turns.pop())
     }
 

@@ -3,6 +3,7 @@
 //! The evidence is the agent's own record of what it took.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -31,7 +32,7 @@ impl Cast {
             world.configure_runner(self.runner, "defaultHarness: demo\nrateLimit: 0", "");
         } else {
             process::configure(&world, self.runner, "defaultHarness: claude\nrateLimit: 0");
-            process::script(&world, serde_json::json!({}));
+            process::script(&world, serde_json::json!({ "turnMs": 300 }));
         }
         world
     }
@@ -55,13 +56,16 @@ fn count(texts: &[String], word: &str) -> usize {
 /// Starts a receiver that freezes at `checkpoint`.
 async fn start_frozen_at(world: &mut World, checkpoint: Checkpoint) {
     let mark = world.home.join("frozen");
-    let _ = std::fs::remove_file(&mark);
-    world
-        .start_with(&[
-            ("THE_LOOP_FREEZE_AT", OsStr::new(checkpoint.as_str())),
-            ("THE_LOOP_FREEZE_MARK", mark.as_os_str()),
-        ])
-        .await;
+    world.start_with(&freezing(&mark, checkpoint)).await;
+}
+
+/// The variables with which a receiver freezes, and says so in a file.
+fn freezing(mark: &Path, checkpoint: Checkpoint) -> [(&'static str, &OsStr); 2] {
+    let _ = std::fs::remove_file(mark);
+    [
+        ("THE_LOOP_FREEZE_AT", OsStr::new(checkpoint.as_str())),
+        ("THE_LOOP_FREEZE_MARK", mark.as_os_str()),
+    ]
 }
 
 /// Posts in the background: a frozen receiver does not answer.
@@ -133,8 +137,9 @@ async fn stays_a_group(cast: Cast, checkpoint: Checkpoint) {
     let words = ["word-two.", "word-three.", "word-four."];
     for word in words {
         let comment = payload::comment("o/r", 1, "alice", word);
-        assert_eq!(world.post(word, "issue_comment", &comment).await, 202);
-        world.reaches(word, "queued").await;
+        let id = word.trim_end_matches('.');
+        assert_eq!(world.post(id, "issue_comment", &comment).await, 202);
+        world.reaches(id, "queued").await;
     }
     // The answer may not come: it freezes.
     let mut resume = world.command(&["sessions", "resume", "o/r#1"]);
@@ -142,12 +147,14 @@ async fn stays_a_group(cast: Cast, checkpoint: Checkpoint) {
     kill_when_frozen(&mut world, checkpoint).await;
     resuming.join().unwrap().unwrap();
     for _ in 0..3 {
-        start_frozen_at(&mut world, Checkpoint::Acknowledge).await;
+        // It may have nothing left to do but that.
+        let mark = world.home.join("frozen");
+        world.start_unanswered(&freezing(&mark, Checkpoint::Acknowledge));
         kill_when_frozen(&mut world, Checkpoint::Acknowledge).await;
     }
     world.start().await;
     for word in words {
-        world.reaches(word, "delivered").await;
+        world.reaches(word.trim_end_matches('.'), "delivered").await;
     }
     let taken = cast.taken(&world, 1);
     let order: Vec<_> =
@@ -288,7 +295,10 @@ async fn load(url: &str, round: u64, dice: &mut Dice, sent: &mut Vec<Sent>) {
         let status = post(url, &last.id, event, body).await;
         assert_eq!(status, 202);
         last.answered = true;
-        tokio::time::sleep(Duration::from_millis(dice.below(150))).await;
+        // Some come in bursts, so that there are groups.
+        if n % 3 == 0 {
+            tokio::time::sleep(Duration::from_millis(dice.below(400))).await;
+        }
     }
     std::future::pending::<()>().await;
 }
@@ -308,6 +318,12 @@ async fn kills_at_random_moments(cast: Cast) {
         let until = Duration::from_millis(least + dice.below(1500));
         let _ = tokio::time::timeout(until, load(&url, round, &mut dice, &mut sent)).await;
         world.end(Signal::KILL);
+        // And while the next ones take up what is left.
+        for _ in 0..dice.below(3) {
+            world.start_unanswered(&[]);
+            tokio::time::sleep(Duration::from_millis(dice.below(600))).await;
+            world.end(Signal::KILL);
+        }
     }
     world.start().await;
     for Sent { id, .. } in sent.iter().filter(|sent| sent.answered) {

@@ -18,6 +18,7 @@ use crate::serve::control;
 use crate::serve::sight::Sight;
 use crate::serve::templates::read_templates;
 use crate::state::inbox::{DeliveryKind, Inbox, InboxError, Replayed, StoredDelivery};
+use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 
 /// Route a recorded delivery again
@@ -40,14 +41,15 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
-    let loaded = context.load()?;
     if args.dry_run {
-        return explain(context, &loaded, &args.id);
+        return explain(context, &context.load()?, &args.id);
     }
+    // The receiver decides, with its own configuration.
+    let (_, paths) = context.paths()?;
     let replayed = context.block_on(async {
-        match control::ask_to_replay(&loaded.paths.control(), &args.id).await? {
+        match control::ask_to_replay(&paths.control(), &args.id).await? {
             Some(replayed) => Ok(replayed),
-            None => put_up(&loaded, &args.id).await,
+            None => put_up(&paths, &args.id).await,
         }
     })?;
     let id = &args.id;
@@ -63,14 +65,14 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// Without a receiver: the next one routes it.
-async fn put_up(loaded: &Loaded, id: &DeliveryId) -> Result<Replayed, Failure> {
+async fn put_up(paths: &StatePaths, id: &DeliveryId) -> Result<Replayed, Failure> {
     // Where nothing was ever received there is no directory for a lock either.
-    if !loaded.paths.inbox().exists() {
+    if !paths.inbox().exists() {
         return Err(unknown(id));
     }
-    let _lock = LockFile::try_acquire(&loaded.paths.lock())
+    let _lock = LockFile::try_acquire(&paths.lock())
         .map_err(|error| Failure::refused("a receiver runs and does not answer").because(error))?;
-    let inbox = Inbox::open(&loaded.paths.inbox(), Clock::System).map_err(unreadable)?;
+    let inbox = Inbox::open(&paths.inbox(), Clock::System).map_err(unreadable)?;
     match inbox.replay(id.clone()).await {
         Ok(replayed) => Ok(replayed),
         Err(InboxError::UnknownDelivery { .. }) => Err(unknown(id)),

@@ -3,11 +3,11 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{payload as raw, surrogates};
 use super::{
     Actor, ActorKind, Change, Check, CheckPull, Conclusion, DiffPlace, DiffSide, Event, Post,
     PostChange, Pull, ReviewState, Thread, What,
 };
+use super::{payload as raw, surrogates};
 use crate::base::ids::{InvalidId, Repo, WorkItem};
 
 /// A delivery's body is not what its event should be.
@@ -105,6 +105,13 @@ impl Reader<'_> {
     fn missing(&self, field: &'static str) -> ParseError {
         ParseError::Missing { event: self.name(), field }
     }
+}
+
+/// Whether a text that any application may set leads to a page.
+fn is_address(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '`' | '"' | '<' | '>' | '\\');
+    rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain))
 }
 
 /// A delivery whose repository is known.
@@ -251,7 +258,10 @@ impl Parts<'_> {
             app: None,
             conclusion,
             sha: self.sha(body.sha, "sha")?,
-            url: body.target_url.or(body.commit.and_then(|commit| commit.html_url)),
+            url: body
+                .target_url
+                .filter(|url| is_address(url))
+                .or(body.commit.and_then(|commit| commit.html_url)),
             // Only branches of this repository are listed.
             foreign_head: false,
             own_branches: true,

@@ -11,9 +11,7 @@ pub(super) fn paired(json: &[u8]) -> Cow<'_, [u8]> {
     while let Some(found) = json.get(at..).and_then(|rest| rest.iter().position(|b| *b == b'\\')) {
         let start = at + found;
         at = match escape(json, start) {
-            Some(0xd800..=0xdbff)
-                if matches!(escape(json, start + 6), Some(0xdc00..=0xdfff)) =>
-            {
+            Some(0xd800..=0xdbff) if matches!(escape(json, start + 6), Some(0xdc00..=0xdfff)) => {
                 start + 12
             }
             Some(0xd800..=0xdfff) => {

@@ -152,10 +152,8 @@ impl Reader {
         let (mut lines, foreign) = (Vec::new(), self.foreign > 0);
         elements.read(&html, |(text, is_foreign)| {
             if !foreign && !is_foreign {
-                lines.extend(text.lines().map(|line| Line {
-                    text: line.to_owned(),
-                    in_paragraph: false,
-                }));
+                let shown = text.lines().filter(|line| !line.trim().is_empty());
+                lines.extend(shown.map(|line| Line { text: line.to_owned(), in_paragraph: false }));
             }
         });
         self.elements = elements;
@@ -204,11 +202,9 @@ impl Elements {
             out((text, self.are_foreign()));
             if let Some(comment) = tag.strip_prefix("!--") {
                 // `<!-->` is one that is closed.
-                let comment = comment.strip_prefix('>').map_or_else(
-                    || comment.split_once("-->").map_or("", |(_, after)| after),
-                    |after| after,
-                );
-                rest = comment;
+                rest = comment
+                    .strip_prefix('>')
+                    .unwrap_or_else(|| comment.split_once("-->").map_or("", |(_, after)| after));
                 continue;
             }
             let (tag, after) = tag.split_once('>').unwrap_or((tag, ""));

@@ -84,13 +84,7 @@ pub(super) fn comment(
 }
 
 /// A listed user's control line.
-fn ordered(
-    desk: &Desk<'_>,
-    place: &Place,
-    thread: &Thread,
-    post: &Post,
-    order: Order,
-) -> Ruling {
+fn ordered(desk: &Desk<'_>, place: &Place, thread: &Thread, post: &Post, order: Order) -> Ruling {
     let session = desk.view.sessions.get(&place.target).map(|session| session.status);
     let act = |action, reason| Ok(Verdict::new(place.target.clone(), action, reason));
     match (order, session) {

@@ -18,8 +18,7 @@ use crate::base::files;
 const APPLICATION_ID: i64 = 0x6c6f_6f70;
 
 /// What makes each format out of the one before it.
-const MIGRATIONS: &[&str] =
-    &[
+const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("heads.sql"),
     include_str!("urgent.sql"),

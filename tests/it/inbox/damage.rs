@@ -47,6 +47,20 @@ async fn an_inbox_whose_first_page_was_destroyed_is_kept_aside_and_read_all_the_
 }
 
 #[tokio::test]
+async fn an_inbox_that_was_emptied_is_kept_aside_where_there_were_sessions() {
+    let home = Home::new();
+    with_heads(&home).await;
+    std::fs::write(home.path(), "").unwrap();
+    // Made and never filled: nothing was lost.
+    home.open().close();
+    assert_eq!(Inbox::damaged_files(&home.path()), [] as [PathBuf; 0]);
+    std::fs::create_dir_all(home.dir.path().join("turns/o+r+1")).unwrap();
+    std::fs::write(home.path(), "").unwrap();
+    assert_eq!(home.open().recent(1).unwrap(), []);
+    assert_eq!(Inbox::damaged_files(&home.path()).len(), 1);
+}
+
+#[tokio::test]
 async fn damage_in_what_is_known_of_commits_costs_only_that() {
     let home = Home::new();
     let mut bytes = with_heads(&home).await;
