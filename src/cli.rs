@@ -12,6 +12,7 @@ mod hook;
 mod init;
 mod json;
 mod launch;
+mod service;
 mod sessions;
 mod setup;
 mod tools;
@@ -57,6 +58,7 @@ enum Command {
     Sessions(sessions::Args),
     Events(events::Args),
     Config(config::Args),
+    Service(service::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Man(completions::ManArgs),
@@ -135,6 +137,7 @@ fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Sessions(args) => sessions::run(context, &args),
         Command::Events(args) => events::run(context, &args),
         Command::Config(args) => config::run(context, &args),
+        Command::Service(args) => service::run(context, &args),
         Command::Demo(args) => demo::run(context, &args),
         Command::Completions(args) => completions::run(context, &args),
         Command::Man(args) => completions::man(context, &args),

@@ -1,6 +1,7 @@
 //! Text that comes from elsewhere, made fit to be looked at.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -26,6 +27,37 @@ pub fn visible_lines(text: &str) -> String {
         }
     }
     out
+}
+
+/// A path for people, on one line: in backticks where it holds a space, so that
+/// it stays one piece.
+pub fn path_text(path: &Path) -> String {
+    let shown = visible(&path.to_string_lossy());
+    if shown.contains(' ') { format!("`{shown}`") } else { shown }
+}
+
+/// Adds a text broken at spaces so that its lines fit `width`: the first one
+/// after `head`, the others indented. What stands in backticks, or is too long
+/// for a line, is never broken.
+pub fn push_wrapped(out: &mut String, head: &str, indent: usize, text: &str, width: usize) {
+    let mut line = head.to_owned();
+    let mut is_empty = true;
+    for piece in words(text) {
+        let space = usize::from(!is_empty);
+        if !is_empty && line.width() + space + piece.width() > width {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = " ".repeat(indent);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(piece);
+        is_empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
 }
 
 fn push_visible(out: &mut String, c: char) {
@@ -68,34 +100,21 @@ pub fn cap(text: &str, limit: usize) -> String {
 pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
-        let mut taken = 0;
-        for word in words(line) {
-            let columns = word.width();
-            if taken > 0 && taken + 1 + columns <= width {
-                out.push(' ');
-                taken += 1 + columns;
-            } else {
-                if !out.is_empty() {
-                    out.push('\n');
-                }
-                out.push_str(indent);
-                taken = indent.width() + columns;
-            }
-            out.push_str(word);
-        }
+        push_wrapped(&mut out, indent, indent.len(), line, width);
     }
+    out.truncate(out.trim_end().len());
     out
 }
 
-/// The words of a line; what stands in backticks is one.
+/// The words of a text; what stands in backticks is one.
 fn words(line: &str) -> Vec<&str> {
     let (mut words, mut begin, mut is_code) = (Vec::new(), 0, false);
     for (at, c) in line.char_indices() {
         match c {
             '`' => is_code = !is_code,
-            ' ' if !is_code => {
+            c if c.is_whitespace() && !is_code => {
                 words.push(&line[begin..at]);
-                begin = at + 1;
+                begin = at + c.len_utf8();
             }
             _ => {}
         }
@@ -118,6 +137,20 @@ mod tests {
     fn what_acts_on_a_terminal_is_shown_instead() {
         assert_eq!(visible("a\x1b[31m\u{202e}b\u{9b}\n"), "a\\x1b[31m\\u{202e}b\\u{9b}\\n");
         assert_eq!(visible_lines("a\tb\nc\x07"), "a    b\nc\\x07");
+    }
+
+    #[test]
+    fn lines_fit_and_what_is_one_piece_stays_one() {
+        let wrapped = |text: &str| {
+            let mut out = String::new();
+            push_wrapped(&mut out, "- ", 2, text, 19);
+            out
+        };
+        assert_eq!(wrapped("some words that are long"), "- some words that\n  are long\n");
+        assert_eq!(wrapped("in `/a b/c d e f`, yes"), "- in\n  `/a b/c d e f`,\n  yes\n");
+        assert_eq!(wrapped("a b `not closed by any"), "- a b\n  `not closed by any\n");
+        assert_eq!(path_text(Path::new("/a b\x1b")), "`/a b\\x1b`");
+        assert_eq!(path_text(Path::new("/ab")), "/ab");
     }
 
     #[test]
