@@ -127,15 +127,29 @@ async fn survives(cast: Cast, checkpoint: Checkpoint) {
 /// up. Each is told once, whatever the number of restarts.
 async fn stays_a_group(cast: Cast, checkpoint: Checkpoint) {
     let mut world = cast.world();
+    pause_with_three(&mut world, checkpoint).await;
+    for _ in 0..3 {
+        // It may have nothing left to do but that.
+        let mark = world.home.join("frozen");
+        world.start_unanswered(&freezing(&mark, Checkpoint::Acknowledge));
+        kill_when_frozen(&mut world, Checkpoint::Acknowledge).await;
+    }
+    world.start().await;
+    are_told_once(cast, &world, checkpoint).await;
+}
+
+const WORDS: [&str; 3] = ["word-two.", "word-three.", "word-four."];
+
+/// Lets three comments wait together, then go; kills their receiver at `checkpoint`.
+async fn pause_with_three(world: &mut World, checkpoint: Checkpoint) {
     world.start().await;
     assert_eq!(world.post("first", "issues", &payload::labeled("o/r", 1, "alice")).await, 202);
     world.reaches("first", "delivered").await;
     let (code, _, err) = world.run(&["sessions", "pause", "o/r#1"]);
     assert_eq!(code, 0, "{err}");
     world.end(Signal::KILL);
-    start_frozen_at(&mut world, checkpoint).await;
-    let words = ["word-two.", "word-three.", "word-four."];
-    for word in words {
+    start_frozen_at(world, checkpoint).await;
+    for word in WORDS {
         let comment = payload::comment("o/r", 1, "alice", word);
         let id = word.trim_end_matches('.');
         assert_eq!(world.post(id, "issue_comment", &comment).await, 202);
@@ -144,23 +158,19 @@ async fn stays_a_group(cast: Cast, checkpoint: Checkpoint) {
     // The answer may not come: it freezes.
     let mut resume = world.command(&["sessions", "resume", "o/r#1"]);
     let resuming = std::thread::spawn(move || resume.output());
-    kill_when_frozen(&mut world, checkpoint).await;
+    kill_when_frozen(world, checkpoint).await;
     resuming.join().unwrap().unwrap();
-    for _ in 0..3 {
-        // It may have nothing left to do but that.
-        let mark = world.home.join("frozen");
-        world.start_unanswered(&freezing(&mark, Checkpoint::Acknowledge));
-        kill_when_frozen(&mut world, Checkpoint::Acknowledge).await;
-    }
-    world.start().await;
-    for word in words {
+}
+
+async fn are_told_once(cast: Cast, world: &World, checkpoint: Checkpoint) {
+    for word in WORDS {
         world.reaches(word.trim_end_matches('.'), "delivered").await;
     }
-    let taken = cast.taken(&world, 1);
+    let taken = cast.taken(world, 1);
     let order: Vec<_> =
-        words.iter().map(|word| taken.iter().position(|text| text.contains(word))).collect();
+        WORDS.iter().map(|word| taken.iter().position(|text| text.contains(word))).collect();
     assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{checkpoint:?}: {taken:#?}");
-    for word in words {
+    for word in WORDS {
         assert_eq!(count(&taken, word), 1, "{checkpoint:?}: {taken:#?}");
     }
 }
