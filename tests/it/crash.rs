@@ -160,6 +160,9 @@ async fn pause_with_three(world: &mut World, checkpoint: Checkpoint) {
     let resuming = std::thread::spawn(move || resume.output());
     kill_when_frozen(world, checkpoint).await;
     resuming.join().unwrap().unwrap();
+    // What comes then is not told with what was begun.
+    let (code, _, err) = world.run(&["sessions", "send", "o/r#1", "word-five."]);
+    assert_eq!(code, 0, "{err}");
 }
 
 async fn are_told_once(cast: Cast, world: &World, checkpoint: Checkpoint) {
