@@ -281,6 +281,8 @@ async fn a_restart_takes_over_and_one_that_could_not_start_ends_nothing() {
 #[tokio::test]
 async fn a_delivery_is_routed_again_on_request_and_explained_without_acting() {
     let mut world = World::new(DEMO);
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "nobody"]);
+    assert_eq!((code, err.contains("no delivery `nobody`")), (1, true), "{err}");
     started(&mut world).await;
     let comment = payload::comment("o/r", 1, "mallory", "let me in");
     world.post("m", "issue_comment", &comment).await;
@@ -297,6 +299,20 @@ async fn a_delivery_is_routed_again_on_request_and_explained_without_acting() {
     assert!(out.contains("Please do it."), "{out}");
     let (code, _, err) = world.run(&["gh-webhook", "replay", "nobody", "--dry-run"]);
     assert_eq!((code, err.contains("no delivery `nobody`")), (1, true), "{err}");
+
+    // Beside a file that says otherwise, or is broken.
+    let good = std::fs::read_to_string(world.config()).unwrap();
+    std::fs::write(world.config(), good.replace("[alice]", "[alice, mallory]")).unwrap();
+    let (code, out, err) = world.run(&["gh-webhook", "replay", "m", "--dry-run"]);
+    assert!(code == 0 && out.starts_with("deliver"), "{out}");
+    assert!(err.contains("still runs with another configuration"), "{err}");
+    std::fs::write(world.config(), "routing: [").unwrap();
+    let (code, out, err) = world.run(&["events", "m"]);
+    assert!(code == 0 && out.contains("sender-not-authorized"), "{err}");
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "m"]);
+    assert_eq!(code, 0, "{err}");
+    world.reaches("m", "ignored").await;
+    std::fs::write(world.config(), good).unwrap();
 
     // With mallory listed: the receiver is started again, and asked again.
     assert!(world.end(Signal::TERM).success());

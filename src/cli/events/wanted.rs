@@ -129,7 +129,16 @@ fn of_page(
     url: &str,
     limit: usize,
 ) -> Result<Vec<Summary>, InboxError> {
-    let exact = reader.by_url(url)?;
+    let mut exact = reader.by_url(url)?;
+    if exact.is_empty() {
+        // GitHub has one comment below a pull request under both.
+        let other = if url.contains("/pull/") {
+            url.replacen("/pull/", "/issues/", 1)
+        } else {
+            url.replacen("/issues/", "/pull/", 1)
+        };
+        exact = reader.by_url(&other)?;
+    }
     let Ok(item) = url.parse::<WorkItem>() else { return Ok(exact) };
     let is_item = !url.contains('#');
     if !exact.is_empty() && !is_item {
