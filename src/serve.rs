@@ -11,3 +11,4 @@ pub mod receiver;
 pub mod reload;
 pub mod sight;
 pub mod templates;
+pub mod web;

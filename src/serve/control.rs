@@ -40,6 +40,9 @@ pub struct Status {
     pub pid: u32,
     /// Where deliveries are posted to.
     pub url: String,
+    /// Where the web terminal is, when it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web_url: Option<String>,
     /// The configuration file it runs with.
     pub config: String,
     /// Whether that file is another one now than was read.

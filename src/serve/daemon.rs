@@ -45,6 +45,7 @@ use super::receiver::{Receiver, Secret};
 use super::reload::Reloader;
 use super::sight::Sight;
 use super::templates::read_templates;
+use super::web;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
@@ -72,6 +73,8 @@ pub struct Setup {
     pub resume_all: bool,
     /// git, for work trees; nothing where no usable one was found.
     pub git: Option<Tool>,
+    /// ttyd, when the web terminal is on.
+    pub ttyd: Option<Tool>,
     /// The time.
     pub clock: Clock,
 }
@@ -89,6 +92,7 @@ pub struct Daemon {
     own_voice: OwnVoice,
     templates: Templates,
     metrics_listener: Option<tokio::net::TcpListener>,
+    web: Option<web::Bound>,
     live: LiveConfig,
     reloader: Reloader,
 }
@@ -152,6 +156,10 @@ impl Daemon {
                     .because(error)
             })?),
         };
+        let web = match &setup.ttyd {
+            None => None,
+            Some(_) => Some(web::Bound::bind(&setup.config.routing.web_terminal).await?),
+        };
         let control = bind_control(&paths.control())?;
         lock.describe(&format!("pid {}, http://{address}", std::process::id()))
             .map_err(|error| Failure::failed("could not write the lock").because(error))?;
@@ -166,9 +174,15 @@ impl Daemon {
             own_voice,
             templates,
             metrics_listener,
+            web,
             live,
             reloader,
         })
+    }
+
+    /// Where the web terminal is, when it is on.
+    pub fn web_url(&self) -> Option<&str> {
+        self.web.as_ref().map(web::Bound::url)
     }
 
     /// Where deliveries are posted to.
@@ -194,9 +208,9 @@ impl Daemon {
     /// Receives, routes and delivers until `stop` is cancelled, then ends within
     /// five seconds. What is under way stays in the inbox.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
-        let url = self.url();
+        let (url, web_url) = (self.url(), self.web_url().map(str::to_owned));
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
-        let Self { templates, metrics_listener, live, reloader, .. } = self;
+        let Self { templates, metrics_listener, web, live, reloader, .. } = self;
         let Setup {
             config,
             read,
@@ -207,6 +221,7 @@ impl Daemon {
             program,
             agents,
             git,
+            ttyd,
             clock,
             resume_all,
         } = setup;
@@ -237,6 +252,22 @@ impl Daemon {
         let home = env.var_os("HOME").map(PathBuf::from);
         let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
         notifier.check();
+        let web = web.zip(ttyd.zip(tmux.clone())).map(|(bound, (ttyd, tmux))| {
+            let web = web::Web::new(web::Parts {
+                registry: registry.clone(),
+                inbox: inbox.clone(),
+                tmux,
+                ttyd,
+                program: program.clone(),
+                config: live.clone(),
+                paths: paths.clone(),
+                clock: clock.clone(),
+                tasks: tasks.clone(),
+                stop: stop.clone(),
+                url: bound.url().to_owned(),
+            });
+            (bound, web)
+        });
         let tmux = tmux.map(|tmux| {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
                 tmux,
@@ -307,6 +338,7 @@ impl Daemon {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             url,
+            web_url,
             config: file.display().to_string(),
             changed_on_disk: false,
             reload_refused: None,
@@ -340,6 +372,11 @@ impl Daemon {
                 if let Some(listener) = metrics_listener {
                     let app = metrics.router();
                     http::serve(Listener::Tcp(listener), app, stop.clone()).await;
+                }
+            },
+            async {
+                if let Some((bound, web)) = web {
+                    bound.serve(web).await;
                 }
             },
         );

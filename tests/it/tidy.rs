@@ -36,6 +36,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("directories", &["base/dirs"]),
     ("notify", &["state/spool"]),
     ("anstream", &["base/terminal"]),
+    ("tokio_tungstenite", &["serve/web/relay"]),
 ];
 
 /// Names that only some files may use.

@@ -1,0 +1,73 @@
+//! The web terminal: the sessions in a browser, to watch and to type.
+//!
+//! The daemon binds it beside the receiver and serves it until the end. A
+//! request passes the guard before any page, socket or file of it is reached.
+//! A terminal is a WebSocket: `relay` stands between the browser and a ttyd of
+//! `supervise`, and lets through what harms neither.
+
+use std::sync::Arc;
+
+use axum::Router;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::base::clock::Clock;
+use crate::core::config::LiveConfig;
+use crate::doctor::tool::Tool;
+use crate::host::tmux::Tmux;
+use crate::state::inbox::Inbox;
+use crate::state::paths::StatePaths;
+use crate::state::registry::Registry;
+
+pub mod guard;
+mod listener;
+mod pages;
+pub mod relay;
+
+pub use listener::Bound;
+
+/// What the web terminal works with. Shared by all its requests.
+#[derive(Debug)]
+pub struct Parts {
+    /// The sessions.
+    pub registry: Registry,
+    /// The deliveries.
+    pub inbox: Inbox,
+    /// The tmux server of the sessions.
+    pub tmux: Tmux,
+    /// The ttyd that the doctor found.
+    pub ttyd: Tool,
+    /// This program.
+    pub program: Tool,
+    /// The configuration.
+    pub config: LiveConfig,
+    /// Where state is kept.
+    pub paths: StatePaths,
+    /// The time.
+    pub clock: Clock,
+    /// What runs beside the requests; awaited at the end.
+    pub tasks: TaskTracker,
+    /// Ends everything. A response that streams must end with it.
+    pub stop: CancellationToken,
+    /// The address that people are given, with a `/` at its end.
+    pub url: String,
+}
+
+/// The web terminal behind its listener.
+#[derive(Debug)]
+pub struct Web {
+    /// What it works with.
+    pub parts: Parts,
+}
+
+impl Web {
+    /// The web terminal of these parts.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        Arc::new(Self { parts })
+    }
+}
+
+/// Every route, without the guard.
+fn routes(web: &Arc<Web>) -> Router {
+    pages::routes(Arc::clone(web)).merge(relay::routes(Arc::clone(web)))
+}
