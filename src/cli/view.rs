@@ -10,8 +10,8 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use super::Context;
 use crate::base::failure::Failure;
-use crate::base::text::visible;
 use crate::core::harness::rendered;
+use crate::host::history::heading;
 use crate::state::turns::{Turn, Turns};
 
 /// How often the turns are looked at.
@@ -54,15 +54,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             tokio::time::sleep(LOOK).await;
         }
     })
-}
-
-/// How a turn is announced: when, and for which delivery.
-pub(crate) fn heading(turn: &Turn) -> Vec<String> {
-    let about = turn.about();
-    let text = about.map_or_else(String::new, |about| {
-        format!("{:.0}  {}", about.began, visible(about.delivery.as_str()))
-    });
-    vec![String::new(), format!("── {text} ──")]
 }
 
 struct Shown {

@@ -43,7 +43,10 @@ impl From<&str> for Seen {
 
 /// What the headless sessions among these do; one that is left out is as it is
 /// recorded.
-pub fn headless(paths: &StatePaths, records: &BTreeMap<Slug, SessionRecord>) -> BTreeMap<Slug, Seen> {
+pub fn headless(
+    paths: &StatePaths,
+    records: &BTreeMap<Slug, SessionRecord>,
+) -> BTreeMap<Slug, Seen> {
     // Two directories are read, not a few files for each of many sessions.
     // One that cannot be read rules nothing out.
     let driven = Drive::named(paths).ok();

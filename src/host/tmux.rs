@@ -14,6 +14,7 @@ use crate::doctor::tool::Tool;
 
 mod panes;
 mod paste;
+mod scroll;
 mod window;
 
 pub use panes::{Look, Pane, PaneState, pane_of};

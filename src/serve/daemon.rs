@@ -259,6 +259,8 @@ impl Daemon {
                 tmux,
                 ttyd,
                 program: program.clone(),
+                agents: agents.clone(),
+                home: home.clone(),
                 config: live.clone(),
                 paths: paths.clone(),
                 clock: clock.clone(),

@@ -5,6 +5,7 @@
 //! A terminal is a WebSocket: `relay` stands between the browser and a ttyd of
 //! `supervise`, and lets through what harms neither.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -14,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::base::clock::Clock;
 use crate::core::config::LiveConfig;
 use crate::doctor::tool::Tool;
+use crate::host::agents::Agents;
 use crate::host::tmux::Tmux;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
@@ -39,6 +41,10 @@ pub struct Parts {
     pub ttyd: Tool,
     /// This program.
     pub program: Tool,
+    /// The agents of this machine.
+    pub agents: Agents,
+    /// The home directory of this user, where one is known.
+    pub home: Option<PathBuf>,
     /// The configuration.
     pub config: LiveConfig,
     /// Where state is kept.

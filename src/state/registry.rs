@@ -20,7 +20,10 @@ use crate::base::text::{cap, visible};
 use crate::core::session::Known;
 use crate::state::paths::StatePaths;
 
+mod changes;
 mod copies;
+
+pub use changes::Changes;
 
 pub use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 
