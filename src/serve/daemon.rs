@@ -265,6 +265,7 @@ impl Daemon {
                 tasks: tasks.clone(),
                 stop: stop.clone(),
                 url: bound.url().to_owned(),
+                idle: web::IDLE,
             });
             (bound, web)
         });
