@@ -11,6 +11,7 @@ mod gh_webhook;
 mod hook;
 mod init;
 mod json;
+mod keep;
 mod launch;
 mod sessions;
 mod setup;
@@ -62,6 +63,8 @@ enum Command {
     Man(completions::ManArgs),
     #[command(hide = true)]
     Hook(hook::Args),
+    #[command(hide = true)]
+    Keep(keep::Args),
     #[command(hide = true)]
     Launch(launch::Args),
     #[command(hide = true)]
@@ -139,6 +142,7 @@ fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Completions(args) => completions::run(context, &args),
         Command::Man(args) => completions::man(context, &args),
         Command::Hook(args) => hook::run(context, &args),
+        Command::Keep(args) => keep::run(context, &args),
         Command::Launch(args) => launch::run(context, &args),
         Command::View(args) => view::run(context, &args),
         Command::DemoAgent(args) => demo_agent::run(context, &args),

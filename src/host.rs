@@ -11,4 +11,5 @@ pub mod pane_log;
 pub mod runner;
 pub mod status;
 pub mod tmux;
+pub mod ttyd;
 pub mod workspace;

@@ -15,10 +15,13 @@ use crate::doctor::tool::Tool;
 mod panes;
 mod paste;
 mod scroll;
+mod viewers;
 mod window;
 
 pub use panes::{Look, Pane, PaneState, pane_of};
 pub use paste::Spot;
+pub use scroll::Audience;
+pub use viewers::{Seen, Sight};
 
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -195,14 +198,17 @@ impl Tmux {
         }
     }
 
-    /// Ends a session and the program in it. One that is gone already is fine.
+    /// Ends a session and the program in it, also where another session of its
+    /// group shows it. One that is gone already is fine.
     pub async fn kill(&self, pane: &Pane) -> Result<(), TmuxError> {
-        let result = self.call().args(["kill-session", "-t", &pane.session_id]).run_ok().await;
-        match result {
-            Ok(_) => Ok(()),
-            Err(source) if is_absent(&source) => Ok(()),
-            Err(source) => Err(TmuxError::Failed { verb: "end a session", source }),
+        for kill in [["kill-session", "-t", &pane.session_id], ["kill-pane", "-t", &pane.pane_id]] {
+            match self.call().args(kill).run_ok().await {
+                Ok(_) => {}
+                Err(source) if is_absent(&source) => {}
+                Err(source) => return Err(TmuxError::Failed { verb: "end a session", source }),
+            }
         }
+        Ok(())
     }
 
     /// Ends the server and every session on it: for servers of our own alone.

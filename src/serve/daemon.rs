@@ -267,6 +267,7 @@ impl Daemon {
                 tasks: tasks.clone(),
                 stop: stop.clone(),
                 url: bound.url().to_owned(),
+                idle: web::IDLE,
             });
             (bound, web)
         });

@@ -3,12 +3,14 @@
 //! The daemon binds it beside the receiver and serves it until the end. A
 //! request passes the guard before any page, socket or file of it is reached.
 //! A terminal is a WebSocket: `relay` stands between the browser and a ttyd of
-//! `supervise`, and lets through what harms neither.
+//! `stage`, and lets through what harms neither.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -25,8 +27,15 @@ pub mod guard;
 mod listener;
 mod pages;
 pub mod relay;
+mod stage;
 
 pub use listener::Bound;
+
+/// How long a ttyd that nobody looks through is kept.
+pub const IDLE: Duration = Duration::from_secs(30);
+
+/// How many may look at once, at whatever session.
+const MAX_VIEWERS: usize = 256;
 
 /// What the web terminal works with. Shared by all its requests.
 #[derive(Debug)]
@@ -57,6 +66,8 @@ pub struct Parts {
     pub stop: CancellationToken,
     /// The address that people are given, with a `/` at its end.
     pub url: String,
+    /// How long a ttyd that nobody looks through is kept.
+    pub idle: Duration,
 }
 
 /// The web terminal behind its listener.
@@ -64,12 +75,21 @@ pub struct Parts {
 pub struct Web {
     /// What it works with.
     pub parts: Parts,
+    stages: stage::Stages,
+    seats: Arc<Semaphore>,
 }
 
 impl Web {
     /// The web terminal of these parts.
     pub fn new(parts: Parts) -> Arc<Self> {
-        Arc::new(Self { parts })
+        let stages = stage::Stages::default();
+        let web = Arc::new(Self { parts, stages, seats: Arc::new(Semaphore::new(MAX_VIEWERS)) });
+        let ending = Arc::clone(&web);
+        web.parts.tasks.spawn(async move {
+            ending.parts.stop.cancelled().await;
+            ending.close_stages().await;
+        });
+        web
     }
 }
 

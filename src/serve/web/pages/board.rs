@@ -146,6 +146,7 @@ impl Board {
                 Err(error) => tracing::warn!(error = %chain(&error), "tmux cannot be asked"),
             }
         }
+        let mut audiences = parts.tmux.audiences().await.unwrap_or_default();
         let spool = parts.paths.spool();
         records
             .iter()
@@ -153,6 +154,8 @@ impl Board {
                 let waiting = waiting.get(slug).map_or(0, |waiting| waiting.count);
                 let before = before.get(slug);
                 let mut shown = shown(record, seen.remove(slug), waiting);
+                let browsers = audiences.remove(&parts.tmux.viewers_name(slug)).unwrap_or_default();
+                (shown.typing, shown.watching) = (browsers.typing, browsers.watching);
                 shown.since = match before {
                     Some(before) if before.state == shown.state => before.since,
                     Some(_) => Some(parts.clock.now().as_millisecond()),
