@@ -10,6 +10,7 @@
 mod agents;
 mod attach;
 mod bodies;
+mod browser;
 mod cli;
 mod config;
 mod config_commands;
@@ -51,4 +52,5 @@ mod support;
 mod tidy;
 mod tmux;
 mod waiting;
+mod web_pages;
 mod workspace;

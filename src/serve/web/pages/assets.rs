@@ -140,7 +140,7 @@ mod tests {
         assert!(compressed.len() * 3 < xterm.bytes.len(), "{}", compressed.len());
         let mut plain = Vec::new();
         flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut plain).unwrap();
-        assert_eq!(plain, xterm.bytes);
+        assert_eq!(plain, *xterm.bytes);
     }
 
     #[test]
