@@ -177,11 +177,11 @@ pub(super) async fn layer(
     response
 }
 
-/// What a page may do: load what is served here, and nothing else. A terminal's
-/// renderer makes style sheets; scripts are files.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-     img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; \
-     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// What a page may do: load what is served here, and nothing else. Scripts and
+/// styles are files.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+     img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; \
+     frame-ancestors 'none'";
 
 fn harden(headers: &mut HeaderMap) {
     for (name, value) in [

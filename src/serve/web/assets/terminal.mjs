@@ -6,6 +6,7 @@ import { FONT, fit, showCursor } from "./fit.mjs";
 import { keyRow } from "./keys.mjs";
 import { ago, count, follow } from "./live.mjs";
 import { Socket } from "./socket.mjs";
+import { styleByScript } from "./styles.mjs";
 
 const frame = document.getElementById("frame");
 const { slug, place } = frame.dataset;
@@ -15,7 +16,7 @@ const modeNotice = document.getElementById("mode");
 const endedNotice = document.getElementById("ended");
 const bright = matchMedia("(prefers-color-scheme: light)");
 
-styleSheetsWithoutMarkup();
+styleByScript();
 const terminal = new Terminal({
   allowProposedApi: true,
   cols: 80,
@@ -106,7 +107,7 @@ let clockOffset = 0;
 
 function facts() {
   if (!session) return;
-  const since = session.since === null ? "" : ` for ${ago(session.since, Date.now() + clockOffset)}`;
+  const since = session.since === null ? "" : `for ${ago(session.since, Date.now() + clockOffset)}`;
   document.getElementById("state").textContent = session.state;
   document.getElementById("state").dataset.state = session.state;
   const waiting = session.waiting ? ` · ${count(session.waiting, "event")} waiting` : "";
@@ -174,28 +175,4 @@ function theme() {
     selectionBackground: "#b7d4f5",
   };
   return bright.matches ? light : dark;
-}
-
-/**
- * The terminal writes its own style sheets into `style` elements, which the
- * page's policy forbids. Sheets that are made by a script are allowed.
- */
-function styleSheetsWithoutMarkup() {
-  const create = document.createElement.bind(document);
-  document.createElement = (name, options) => {
-    const made = create(name, options);
-    if (name !== "style") return made;
-    const sheet = new CSSStyleSheet();
-    document.adoptedStyleSheets.push(sheet);
-    Object.defineProperty(made, "textContent", {
-      get: () => [...sheet.cssRules].map((rule) => rule.cssText).join("\n"),
-      set: (text) => sheet.replaceSync(text),
-    });
-    const remove = made.remove.bind(made);
-    made.remove = () => {
-      document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet);
-      remove();
-    };
-    return made;
-  };
 }

@@ -77,6 +77,7 @@ impl Assets {
             file!("socket.mjs", SCRIPT),
             file!("keys.mjs", SCRIPT),
             file!("fit.mjs", SCRIPT),
+            file!("styles.mjs", SCRIPT),
             file!("history.mjs", SCRIPT),
             file!("icon.svg", "image/svg+xml"),
             file!("vendor/xterm.mjs", SCRIPT),

@@ -179,7 +179,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("↑", "Up", "up"),
     ("↓", "Down", "down"),
     ("→", "Right", "right"),
-    ("Enter", "Enter", "enter"),
+    ("⏎", "Enter", "enter"),
 ];
 
 fn terminal(pages: &Pages, record: &SessionRecord, mode: Mode) -> Response {
