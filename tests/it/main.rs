@@ -51,4 +51,6 @@ mod support;
 mod tidy;
 mod tmux;
 mod waiting;
+mod web_client;
+mod web_relay;
 mod workspace;
