@@ -52,5 +52,7 @@ mod support;
 mod tidy;
 mod tmux;
 mod waiting;
+mod web_client;
 mod web_pages;
+mod web_relay;
 mod workspace;
