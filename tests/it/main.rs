@@ -53,6 +53,8 @@ mod tidy;
 mod tmux;
 mod waiting;
 mod web_client;
+mod web_keys;
 mod web_pages;
 mod web_relay;
+mod web_strangers;
 mod workspace;

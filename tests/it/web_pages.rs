@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::support::{TmuxServer, World, eventually, payload, tmux_path};
-
-const TTYD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/.tools/ttyd");
+use crate::web_client::{Web, ttyd_path};
 
 /// A world that serves the web terminal, whose agent is the fake that `script`
 /// tells what to do; `None` where there is no browser.
-async fn world(script: &Value) -> Option<(World, Browser)> {
+pub async fn world(script: &Value) -> Option<(World, Browser)> {
     let browser = Browser::start().await?;
     let mut world = World::new("");
     configure(&world, script, 0);
@@ -23,7 +22,7 @@ fn configure(world: &World, script: &Value, port: u16) {
     let fake = env!("CARGO_BIN_EXE_fake-harness");
     world.configure(
         &format!("defaultHarness: claude\nwebTerminal:\n  enabled: true\n  port: {port}"),
-        &format!("  claude:\n    path: {fake}\n  ttyd:\n    path: {TTYD}\n"),
+        &format!("  claude:\n    path: {fake}\n  ttyd:\n    path: {}\n", ttyd_path().display()),
     );
     let mut script = script.clone();
     script["prompts"] = json!(world.home.join("prompts"));
@@ -31,20 +30,18 @@ fn configure(world: &World, script: &Value, port: u16) {
 }
 
 /// The prompts that the fake took, in order.
-fn prompts(world: &World) -> Vec<String> {
+pub fn prompts(world: &World) -> Vec<String> {
     let text = std::fs::read_to_string(world.home.join("prompts")).unwrap_or_default();
     let notes = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     notes.filter_map(|note| Some(note["prompt"].as_str()?.to_owned())).collect()
 }
 
 /// The address of a page.
-fn at(world: &World, path: &str) -> String {
-    let (_, out, _) = world.run(&["gh-webhook", "status", "--json"]);
-    let status: Value = serde_json::from_str(&out).unwrap();
-    format!("{}{path}", status["webUrl"].as_str().expect("the web terminal is served"))
+pub fn at(world: &World, path: &str) -> String {
+    format!("http://{}/{path}", Web::host(world))
 }
 
-async fn session(world: &World, number: u64) {
+pub async fn session(world: &World, number: u64) {
     let id = format!("s-{number}");
     let labeled = payload::labeled("o/r", number, "alice");
     assert_eq!(world.post(&id, "issues", &labeled).await, 202);
@@ -52,7 +49,7 @@ async fn session(world: &World, number: u64) {
 }
 
 /// What the page's terminal shows.
-const SCREEN: &str = ".xterm-rows";
+pub const SCREEN: &str = ".xterm-rows";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_list_shows_a_session_within_a_second_of_its_start() {
@@ -145,7 +142,7 @@ async fn both_pages_are_pictured_on_a_desk_and_on_a_phone_in_the_dark_and_in_the
 }
 
 /// What tmux says that the agent's pane shows.
-fn pane(world: &World) -> String {
+pub fn pane(world: &World) -> String {
     world.tmux.run(&["capture-pane", "-p", "-t", "=loop/o+r+1:"])
 }
 

@@ -25,6 +25,7 @@ const terminal = new Terminal({
   disableStdin: !types,
   fontFamily: FONT,
   fontSize: 13,
+  lineHeight: 1.1,
   minimumContrastRatio: 4.5,
   scrollback: 0,
   screenReaderMode: true,
