@@ -294,3 +294,18 @@ async fn a_session_that_ended_says_how_and_shows_what_was() {
     browser.open(&at(&world, "v/o+r+7/")).await;
     browser.shows("h1", "There is no such session").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn going_from_page_to_page_in_haste_harms_no_session() {
+    let Some((world, browser)) = world(&json!({})).await else { return };
+    session(&world, 1).await;
+    let server = || world.tmux.run(&["display", "-p", "-t", "=loop/o+r+1:", "#{pid} #{pane_id}"]);
+    let before = server();
+    for round in 0..5 {
+        for page in ["s/o+r+1/", "v/o+r+1/", "v/o+r+1/history", "s/o+r+1/"] {
+            browser.open(&at(&world, page)).await;
+        }
+        assert_eq!(server(), before, "round {round}");
+    }
+    browser.shows(SCREEN, "? for shortcuts").await;
+}

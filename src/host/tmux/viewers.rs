@@ -55,18 +55,11 @@ impl Tmux {
         // tmux makes a group, and a shell in it, of the id of a session that is gone:
         // it must be there in the very moment.
         let is_there = format!("#{{==:#{{session_id}},{session}}}");
+        let refuse = format!("has-session -t '{session}'");
         let make = format!("new-session -d -t '{session}' -s '{name}'");
         let mut call = self
             .call()
-            .args([
-                "if-shell",
-                "-F",
-                "-t",
-                &format!("{session}:"),
-                &is_there,
-                &make,
-                "kill-session -t ''",
-            ])
+            .args(["if-shell", "-F", "-t", &format!("{session}:"), &is_there, &make, &refuse])
             // Only this keeps a window's size whoever looks at it.
             .args([";", "set-option", "-w", "-t", window, "window-size", "manual"]);
         for (option, value) in [
@@ -106,10 +99,14 @@ impl Tmux {
     /// changed that [`Tmux::sight`] may see. Its session is of no use without it:
     /// from then on tmux ends that session with its last viewer.
     pub fn follow_for_viewers(&self, name: &str) -> Invocation {
+        // Not `destroy-unattached`: up to 3.6a at least it ends a session under a
+        // client that is still on its way out, and the server with it.
+        let is_left = "#{==:#{session_attached},0}";
+        let ends = format!("if-shell -F -t '={name}:' '{is_left}' \"kill-session -t '={name}'\"");
         self.call()
             .args(["-C", "attach-session", "-E", "-f", "read-only,ignore-size,no-output", "-t"])
             .arg(format!("={name}"))
-            .args([";", "set-option", "-t", &format!("={name}:"), "destroy-unattached", "on"])
+            .args([";", "set-hook", "-t", &format!("={name}:"), "client-detached", &ends])
     }
 
     /// How a pane is to those who look at it through the session of that name.
