@@ -17,7 +17,7 @@ mod paste;
 mod viewers;
 mod window;
 
-pub use panes::{Look, Pane, PaneState, pane_of};
+pub use panes::{Look, Pane, PaneState, UNKNOWN_STATUS, pane_of};
 pub use paste::Spot;
 pub use viewers::{Seen, Sight};
 

@@ -52,5 +52,6 @@ mod tidy;
 mod tmux;
 mod waiting;
 mod web_client;
+mod web_isolation;
 mod web_relay;
 mod workspace;

@@ -36,6 +36,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("directories", &["base/dirs"]),
     ("notify", &["state/spool"]),
     ("anstream", &["base/terminal"]),
+    ("nix", &["serve/web/listener"]),
     ("tokio_tungstenite", &["serve/web/relay"]),
 ];
 

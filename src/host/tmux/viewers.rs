@@ -55,18 +55,11 @@ impl Tmux {
         // tmux makes a group, and a shell in it, of the id of a session that is gone:
         // it must be there in the very moment.
         let is_there = format!("#{{==:#{{session_id}},{session}}}");
+        let refuse = format!("has-session -t '{session}'");
         let make = format!("new-session -d -t '{session}' -s '{name}'");
         let mut call = self
             .call()
-            .args([
-                "if-shell",
-                "-F",
-                "-t",
-                &format!("{session}:"),
-                &is_there,
-                &make,
-                "kill-session -t ''",
-            ])
+            .args(["if-shell", "-F", "-t", &format!("{session}:"), &is_there, &make, &refuse])
             // Only this keeps a window's size whoever looks at it.
             .args([";", "set-option", "-w", "-t", window, "window-size", "manual"]);
         for (option, value) in [
