@@ -18,7 +18,7 @@ mod scroll;
 mod viewers;
 mod window;
 
-pub use panes::{Look, Pane, PaneState, pane_of};
+pub use panes::{Look, Pane, PaneState, UNKNOWN_STATUS, pane_of};
 pub use paste::Spot;
 pub use scroll::Audience;
 pub use viewers::{Seen, Sight};

@@ -53,6 +53,7 @@ mod tidy;
 mod tmux;
 mod waiting;
 mod web_client;
+mod web_isolation;
 mod web_keys;
 mod web_pages;
 mod web_relay;

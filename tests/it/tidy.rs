@@ -37,6 +37,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("directories", &["base/dirs"]),
     ("notify", &["state/registry/changes", "state/spool"]),
     ("anstream", &["base/terminal"]),
+    ("nix", &["serve/web/listener"]),
     ("tokio_tungstenite", &["serve/web/relay"]),
 ];
 

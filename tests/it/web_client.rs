@@ -143,8 +143,11 @@ impl Web {
             let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
             let is_ttyd = line.contains("ttyd") && line.contains(&mark);
+            let is_keeper = line.trim_end().ends_with("the-loop keep")
+                && std::fs::read(entry.path().join("environ"))
+                    .is_ok_and(|env| String::from_utf8_lossy(&env).contains(&mark));
             let is_client = line.contains(&socket) && line.contains("attach-session");
-            if is_ttyd || is_client {
+            if is_ttyd || is_keeper || is_client {
                 found.push(format!("{} {line}", entry.file_name().display()));
             }
         }
@@ -269,7 +272,12 @@ impl Terminal {
                 _ => Frame::Ping,
             })
         };
-        let frame = tokio::time::timeout(SOON, work).await.expect("a frame in time").ok()?;
+        let frame = tokio::time::timeout(SOON, work)
+            .await
+            .unwrap_or_else(|_| {
+                panic!("no frame in time, after {:?} {:?}", self.notices, self.output)
+            })
+            .ok()?;
         match &frame {
             Frame::Text(text) => self.notices.push(serde_json::from_str(text).unwrap()),
             Frame::Binary(data) => {
@@ -286,7 +294,7 @@ impl Terminal {
         while !self.output.contains(text) {
             let frame = self.next().await;
             let is_open = !matches!(frame, None | Some(Frame::Close(_)));
-            assert!(is_open, "ended before `{text}`: {:?} {:?}", self.notices, self.output);
+            assert!(is_open, "ended before `{text}`: {:?} {:?} {:?}", self.notices, self.output, std::process::Command::new("sh").args(["-c", "for s in /tmp/tl*/t; do echo $s; tmux -S $s list-panes -a -F '#{session_id} #{session_name} #{pane_id} #{@the_loop_item} #{@the_loop_instance}'; done; cat /tmp/tl*/h/receiver.log"]).output().map(|o| String::from_utf8_lossy(&o.stdout).into_owned()));
         }
     }
 

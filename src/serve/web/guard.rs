@@ -20,35 +20,40 @@ use axum::response::{IntoResponse as _, Response};
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// Those in `listed`, and those of this machine itself where it is reached by
-    /// a loopback address.
+    /// Those in `listed`, each for every port unless it names one, and those of
+    /// this machine itself where it is reached by a loopback address.
     pub fn new(listed: impl IntoIterator<Item = String>, by_loopback: bool) -> Self {
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
         let own = own.into_iter().filter(|_| by_loopback);
-        Self(listed.into_iter().map(|name| bare(&name)).chain(own).collect())
+        Self(listed.into_iter().map(|name| as_host(&name)).chain(own).collect())
     }
 
-    /// Whether the value of a `Host` header has one of the names, whatever port.
+    /// Whether one of the names is that in the value of a `Host` header.
     fn allow(&self, host: &str) -> bool {
-        let name = match host.rsplit_once(':') {
-            // The last colon of an IPv6 address stands inside its brackets.
-            Some((name, port)) if !port.contains(']') => {
-                if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
-                    return false;
-                }
-                name
-            }
-            _ => host,
-        };
-        self.0.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+        let (name, port) = parts(host);
+        let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+        port.is_none_or(|port| !port.is_empty() && is_port(port))
+            && self.0.iter().any(|allowed| match parts(allowed) {
+                (_, Some(_)) => allowed.eq_ignore_ascii_case(host),
+                (allowed, None) => allowed.eq_ignore_ascii_case(name),
+            })
+    }
+}
+
+/// The name and the port of a host. The last colon of an IPv6 address stands
+/// inside its brackets.
+pub(super) fn parts(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (host, None),
     }
 }
 
 /// A name as it stands in `Host`: an IPv6 address in brackets.
-fn bare(name: &str) -> String {
+fn as_host(name: &str) -> String {
     match name.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) => format!("[{address}]"),
-        _ => name.to_ascii_lowercase(),
+        _ => name.to_owned(),
     }
 }
 
@@ -197,4 +202,163 @@ fn harden(headers: &mut HeaderMap) {
     }
     let no_store = HeaderValue::from_static("no-store");
     headers.entry(header::CACHE_CONTROL).or_insert(no_store);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        Names::new(["box.example.net".to_owned(), "fd00::2".into(), "odd:8443".into()], true)
+    }
+
+    fn ask(method: &Method, path: &str, head: &[(&str, &str)]) -> Result<(), Refused> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in head {
+            headers.append(HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+        }
+        decide(&names(), method, Kind::of(path), &headers)
+    }
+
+    const OWN: (&str, &str) = ("host", "localhost:7681");
+
+    #[test]
+    fn a_path_is_a_page_a_terminal_or_a_part_of_one() {
+        for (path, kind) in [
+            ("/", Kind::Page),
+            ("/s/o+r+1/", Kind::Page),
+            ("/v/o+r+1/", Kind::Page),
+            ("/v/o+r+1/history", Kind::Page),
+            ("/s/o+r+1/ws", Kind::Socket),
+            ("/v/o+r+1/ws", Kind::Socket),
+            ("/events", Kind::Part),
+            ("/assets/x.js", Kind::Part),
+            ("/s/o+r+1/leave-mode", Kind::Part),
+            ("/s/o+r+1", Kind::Part),
+            ("/x/o+r+1/", Kind::Part),
+            ("//", Kind::Part),
+            ("", Kind::Part),
+        ] {
+            assert_eq!(Kind::of(path), kind, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_an_allowed_name_is_answered_whatever_its_port() {
+        let with = |host| ask(&Method::GET, "/", &[("host", host)]);
+        for host in [
+            "localhost",
+            "LOCALHOST:1",
+            "127.0.0.1:7681",
+            "[::1]:7681",
+            "[::1]",
+            "box.example.net",
+            "Box.Example.Net:443",
+            "[fd00::2]:7681",
+            "odd:8443",
+        ] {
+            assert_eq!(with(host), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:7681",
+            "localhost.evil.example",
+            "localhost.",
+            "localhost:",
+            "localhost:7681x",
+            "localhost:7681:7681",
+            "xlocalhost",
+            "0.0.0.0:7681",
+            "127.0.0.2",
+            "[::1",
+            "::1",
+            "odd",
+            "odd:8444",
+            "",
+            "box.example.net@evil.example",
+        ] {
+            assert_eq!(with(host), Err(Refused::Name), "{host}");
+        }
+        assert_eq!(ask(&Method::GET, "/", &[]), Err(Refused::Host));
+        let twice = [OWN, ("host", "localhost")];
+        assert_eq!(ask(&Method::GET, "/", &twice), Err(Refused::Host));
+        // Without a loopback address its names are strangers'.
+        let mut headers = HeaderMap::new();
+        headers.insert("host", "localhost".parse().unwrap());
+        let wide = Names::new(["box.example.net".to_owned()], false);
+        assert_eq!(decide(&wide, &Method::GET, Kind::Page, &headers), Err(Refused::Name));
+    }
+
+    #[test]
+    fn an_origin_is_our_own_with_its_port_and_must_be_there_for_more_than_reading() {
+        let read = |origin| ask(&Method::GET, "/events", &[OWN, ("origin", origin)]);
+        assert_eq!(read("http://localhost:7681"), Ok(()));
+        assert_eq!(read("https://localhost:7681"), Ok(()));
+        for origin in [
+            "null",
+            "",
+            "http://localhost:7682",
+            "http://localhost",
+            "http://evil.example",
+            "http://localhost:7681.evil.example",
+            "http://127.0.0.1:7681",
+            "file://",
+            "chrome-extension://localhost:7681",
+            "ftp://localhost:7681",
+            "localhost:7681",
+            "http://localhost:7681/",
+            "http://x@localhost:7681",
+        ] {
+            assert_eq!(read(origin), Err(Refused::Origin), "{origin}");
+            for path in ["/", "/s/o+r+1/", "/s/o+r+1/ws", "/v/o+r+1/ws"] {
+                let head = [OWN, ("origin", origin)];
+                assert_eq!(ask(&Method::GET, path, &head), Err(Refused::Origin), "{origin} {path}");
+            }
+        }
+        let twice = [OWN, ("origin", "http://localhost:7681"), ("origin", "http://evil.example")];
+        assert_eq!(ask(&Method::GET, "/", &twice), Err(Refused::Origin));
+
+        assert_eq!(ask(&Method::GET, "/s/o+r+1/ws", &[OWN]), Err(Refused::NoOrigin));
+        assert_eq!(ask(&Method::POST, "/s/o+r+1/leave-mode", &[OWN]), Err(Refused::NoOrigin));
+        for method in [Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH] {
+            assert_eq!(ask(&method, "/", &[OWN]), Err(Refused::NoOrigin), "{method}");
+        }
+        let own = [OWN, ("origin", "http://localhost:7681")];
+        assert_eq!(ask(&Method::GET, "/s/o+r+1/ws", &own), Ok(()));
+        assert_eq!(ask(&Method::POST, "/s/o+r+1/leave-mode", &own), Ok(()));
+        // The same host under another of its names is another origin.
+        let other = [("host", "127.0.0.1:7681"), ("origin", "http://localhost:7681")];
+        assert_eq!(ask(&Method::GET, "/s/o+r+1/ws", &other), Err(Refused::Origin));
+    }
+
+    #[test]
+    fn another_site_may_lead_a_person_to_a_page_and_to_nothing_else() {
+        let origin = ("origin", "http://localhost:7681");
+        for site in ["same-site", "cross-site", "", "SAME-ORIGIN"] {
+            let site = ("sec-fetch-site", site);
+            let goes = [OWN, site, ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+            for path in ["/", "/s/o+r+1/", "/v/o+r+1/", "/v/o+r+1/history"] {
+                assert_eq!(ask(&Method::GET, path, &goes), Ok(()), "{path}");
+                let framed =
+                    [OWN, site, ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")];
+                assert_eq!(ask(&Method::GET, path, &framed), Err(Refused::Site), "{path}");
+                let fetched =
+                    [OWN, site, ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "script")];
+                assert_eq!(ask(&Method::GET, path, &fetched), Err(Refused::Site), "{path}");
+                assert_eq!(ask(&Method::GET, path, &[OWN, site]), Err(Refused::Site), "{path}");
+            }
+            for path in ["/events", "/assets/x.js", "/s/o+r+1/leave-mode"] {
+                assert_eq!(ask(&Method::GET, path, &goes), Err(Refused::Site), "{path}");
+            }
+            let socket = [OWN, site, origin, ("sec-fetch-mode", "websocket")];
+            assert_eq!(ask(&Method::GET, "/s/o+r+1/ws", &socket), Err(Refused::Site));
+            let posted = [goes.as_slice(), &[origin]].concat();
+            assert_eq!(ask(&Method::POST, "/", &posted), Err(Refused::Site));
+        }
+        for site in ["same-origin", "none"] {
+            let site = ("sec-fetch-site", site);
+            assert_eq!(ask(&Method::GET, "/events", &[OWN, site]), Ok(()));
+            assert_eq!(ask(&Method::GET, "/s/o+r+1/ws", &[OWN, site, origin]), Ok(()));
+        }
+    }
 }

@@ -3,16 +3,19 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::middleware;
-use tokio::net::UnixListener;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
+use rustix::fs::Mode;
+use tokio::net::{UnixListener, UnixStream};
 
-use super::guard::{self, Names};
+use super::guard::{self, Names, parts};
 use super::{Web, routes};
 use crate::base::failure::Failure;
-use crate::base::files;
 use crate::base::http::{self, Listener};
 use crate::core::config::WebTerminal;
 
@@ -22,6 +25,8 @@ pub struct Bound {
     listener: Listener,
     names: Names,
     url: String,
+    /// What goes with the listener.
+    socket: Option<PathBuf>,
 }
 
 impl Bound {
@@ -41,9 +46,21 @@ impl Bound {
             let listener = Listener::Unix(bind_socket(path).await.map_err(failed)?);
             let url =
                 config.public_url.clone().unwrap_or_else(|| format!("unix:{}", path.display()));
-            return Ok(Self { listener, names: Names::new(listed, true), url });
+            return Ok(Self {
+                listener,
+                names: Names::new(listed, true),
+                url,
+                socket: Some(path.clone()),
+            });
         }
         let host = address_of(&config.host)?;
+        if !host.is_loopback() && config.allowed_hosts.is_empty() {
+            return Err(Failure::refused(format!(
+                "others can reach `{}` ({host}), and `routing.webTerminal.allowedHosts` is empty",
+                config.host
+            ))
+            .hint("list the names by which a browser may ask for it in `allowedHosts`"));
+        }
         let wanted = SocketAddr::new(host, config.port);
         let listener = http::bind(wanted).await.map_err(|error| {
             let in_use = error.kind() == io::ErrorKind::AddrInUse;
@@ -77,7 +94,7 @@ impl Bound {
             format!("http://{name}:{}/", address.port())
         });
         let names = Names::new(listed, by_loopback);
-        Ok(Self { listener: Listener::Tcp(listener), names, url: with_slash(url) })
+        Ok(Self { listener: Listener::Tcp(listener), names, url: with_slash(url), socket: None })
     }
 
     /// The address that people are given.
@@ -91,6 +108,9 @@ impl Bound {
         let guard = middleware::from_fn_with_state(Arc::new(self.names), guard::layer);
         let app = routes(&web).layer(guard);
         http::serve(self.listener, app, stop).await;
+        if let Some(path) = self.socket {
+            let _ = fs_err::remove_file(path);
+        }
     }
 }
 
@@ -102,22 +122,76 @@ fn with_slash(url: String) -> String {
 fn host_of(url: &str) -> Option<&str> {
     let rest = url.split_once("://")?.1;
     let authority = rest.split(['/', '?', '#']).next()?;
-    match authority.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => Some(name),
-        _ => Some(authority),
-    }
+    Some(parts(authority).0)
 }
 
-/// The address to listen on.
+/// The address to listen on: as it is, or that of a network interface.
 fn address_of(host: &str) -> Result<IpAddr, Failure> {
-    host.parse().map_err(|_| {
-        Failure::refused(format!("`{host}` is no address (`routing.webTerminal.host`)"))
+    if let Ok(address) = host.parse() {
+        return Ok(address);
+    }
+    let key = "`routing.webTerminal.host`";
+    let all = getifaddrs().map_err(|error| {
+        Failure::failed(format!("could not list the network interfaces ({key} is `{host}`)"))
+            .because(io::Error::from(error))
+    })?;
+    let mut names = Vec::new();
+    let mut found = Vec::new();
+    for one in all {
+        if one.interface_name == host {
+            found.extend(one.address.as_ref().and_then(address));
+        }
+        if !names.contains(&one.interface_name) {
+            names.push(one.interface_name);
+        }
+    }
+    if !names.iter().any(|name| name == host) {
+        let names = names.join("`, `");
+        return Err(Failure::refused(format!(
+            "this host has no network interface `{host}` ({key})"
+        ))
+        .hint(format!("it has `{names}`")));
+    }
+    // One of version 4 is what people type; a link-local one needs a scope.
+    found.sort_by_key(|address| (address.is_ipv6(), is_link_local(address)));
+    found.into_iter().find(|address| !is_link_local(address)).ok_or_else(|| {
+        Failure::refused(format!("the network interface `{host}` has no address now ({key})"))
+            .hint(format!("`ip address show dev {host}` shows it"))
     })
+}
+
+fn address(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
+}
+
+fn is_link_local(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
 }
 
 /// Binds a socket file that only its user can open.
 async fn bind_socket(path: &Path) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind(path)?;
-    files::make_private(path)?;
+    match fs_err::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else is there"));
+        }
+        Ok(_) if UnixStream::connect(path).await.is_ok() => {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens on it"));
+        }
+        // Left by one that was killed.
+        Ok(_) => fs_err::remove_file(path)?,
+    }
+    // Others must not get in before the mode is set; for other threads' files this
+    // is a moment in which they are more private.
+    let before = rustix::process::umask(Mode::from_raw_mode(0o077));
+    let listener = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = listener?;
+    fs_err::set_permissions(path, PermissionsExt::from_mode(0o600))?;
     Ok(listener)
 }

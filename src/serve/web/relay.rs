@@ -223,18 +223,26 @@ async fn stretch(
         return Ok(End::Ttyd);
     };
     let (input, output) = upstream.split();
-    let input = Mutex::new(input);
+    let ttyd = Ttyd { input: Mutex::new(input), draws: watch::Sender::new(false) };
     let keys = view.sight.clone();
     Ok(tokio::select! {
-        end = up(from_browser, &input, may_type, &keys, pace) => end,
-        end = down(output, &input, to_browser, view.sight, first) => end,
+        end = up(from_browser, &ttyd, may_type, &keys, pace) => end,
+        end = down(output, &ttyd, to_browser, view.sight, first) => end,
     })
+}
+
+/// What both directions have of ttyd.
+struct Ttyd {
+    input: Mutex<Input>,
+    /// Whether it has written anything. Before that tmux has not taken the terminal,
+    /// and a key would go to nobody.
+    draws: watch::Sender<bool>,
 }
 
 /// From the browser to ttyd.
 async fn up(
     browser: &mut FromBrowser,
-    ttyd: &Mutex<Input>,
+    ttyd: &Ttyd,
     may_type: bool,
     sight: &watch::Receiver<Sight>,
     pace: &mut Pace,
@@ -260,7 +268,11 @@ async fn up(
             // A hello, a size, or nothing that we know.
             Some(_) => false,
         };
-        if is_passed && ttyd.lock().await.pass(data).await.is_err() {
+        if !is_passed {
+            continue;
+        }
+        let is_open = ttyd.draws.subscribe().wait_for(|draws| *draws).await.is_ok();
+        if !is_open || ttyd.input.lock().await.pass(data).await.is_err() {
             return End::Ttyd;
         }
     }
@@ -269,7 +281,7 @@ async fn up(
 /// From ttyd, and of the session, to the browser.
 async fn down(
     mut ttyd: Output,
-    input: &Mutex<Input>,
+    to_ttyd: &Ttyd,
     browser: &mut ToBrowser,
     mut sight: watch::Receiver<Sight>,
     first: Sight,
@@ -300,6 +312,7 @@ async fn down(
         tokio::select! {
             data = ttyd.next() => match data {
                 Some(data) => {
+                    to_ttyd.draws.send_if_modified(|draws| !std::mem::replace(draws, true));
                     if say(browser, Message::Binary(data)).await.is_err() {
                         return End::Browser;
                     }
@@ -313,7 +326,7 @@ async fn down(
                 is_followed = changed.is_ok();
                 let new = sight.borrow_and_update().clone();
                 if new.size != told.size {
-                    if input.lock().await.resize(new.size).await.is_err() {
+                    if to_ttyd.input.lock().await.resize(new.size).await.is_err() {
                         return End::Ttyd;
                     }
                     if say(browser, Notice::size(&new).message()).await.is_err() {

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::Web;
 use crate::base::ids::Slug;
 use crate::base::process::ExecError;
-use crate::host::tmux::{Pane, Seen, Sight, Tmux, TmuxError};
+use crate::host::tmux::{Pane, Seen, Sight, Tmux, TmuxError, UNKNOWN_STATUS};
 use crate::host::ttyd::{NewTtyd, Ttyd, TtydError};
 
 /// How often a pane is looked at although nothing was told: of the end of a
@@ -204,13 +204,14 @@ impl Web {
         let (tmux, pane, name) = (self.parts.tmux.clone(), pane.clone(), name.to_owned());
         self.parts.tasks.spawn(async move {
             let mut last = false;
+            let mut was_vague = false;
             while !last {
                 tokio::select! {
                     () = end.cancelled() => break,
                     () = tokio::time::sleep(LOOK_EVERY) => {}
                     read = stdout.read(&mut buffer) => last = matches!(read, Ok(0) | Err(_)),
                 }
-                last |= look(&tmux, &pane, &name, &sender).await;
+                last |= look(&tmux, &pane, &name, &sender, &mut was_vague).await;
             }
             drop(stdin);
             if tokio::time::timeout(ENDS_WITHIN, child.wait()).await.is_err() {
@@ -223,7 +224,13 @@ impl Web {
 }
 
 /// Looks at a pane and tells what is new; `true` when there is nothing more to see.
-async fn look(tmux: &Tmux, pane: &Pane, name: &str, sender: &watch::Sender<Sight>) -> bool {
+async fn look(
+    tmux: &Tmux,
+    pane: &Pane,
+    name: &str,
+    sender: &watch::Sender<Sight>,
+    was_vague: &mut bool,
+) -> bool {
     let seen = match tmux.sight(pane, name).await {
         Ok(seen) => seen,
         // A server that is busy; the next look tells.
@@ -232,8 +239,15 @@ async fn look(tmux: &Tmux, pane: &Pane, name: &str, sender: &watch::Sender<Sight
             return false;
         }
     };
+    // The status comes a moment after the end, or never.
+    if let Seen::Shown(Sight { ended: Some(how), .. }) = &seen
+        && how == UNKNOWN_STATUS
+        && !std::mem::replace(was_vague, true)
+    {
+        return false;
+    }
     let ended = match &seen {
-        Seen::Shown(sight) => sight.ended.clone(),
+        Seen::Shown(sight) => sight.ended.as_ref().map(|how| format!("the agent has ended: {how}")),
         Seen::Unshown => return true,
         Seen::Gone => {
             // The pane would live on in the viewers' session.
@@ -243,7 +257,7 @@ async fn look(tmux: &Tmux, pane: &Pane, name: &str, sender: &watch::Sender<Sight
     };
     sender.send_if_modified(|sight| {
         let new = match &seen {
-            Seen::Shown(new) => new.clone(),
+            Seen::Shown(new) => Sight { ended: ended.clone(), ..new.clone() },
             _ => Sight { ended: ended.clone(), ..sight.clone() },
         };
         let is_new = *sight != new;
