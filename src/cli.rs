@@ -17,6 +17,7 @@ mod sessions;
 mod setup;
 mod tools;
 mod view;
+mod web;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -56,6 +57,7 @@ enum Command {
     #[command(name = "gh-webhook")]
     GhWebhook(gh_webhook::Args),
     Sessions(sessions::Args),
+    Web(web::Args),
     Events(events::Args),
     Config(config::Args),
     Demo(demo::Args),
@@ -136,6 +138,7 @@ fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::run(context, &args),
         Command::GhWebhook(args) => gh_webhook::run(context, &args),
         Command::Sessions(args) => sessions::run(context, &args),
+        Command::Web(args) => web::run(context, &args),
         Command::Events(args) => events::run(context, &args),
         Command::Config(args) => config::run(context, &args),
         Command::Demo(args) => demo::run(context, &args),

@@ -53,6 +53,7 @@ mod tidy;
 mod tmux;
 mod waiting;
 mod web_client;
+mod web_command;
 mod web_isolation;
 mod web_keys;
 mod web_pages;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{Context, Failure, Loaded, SessionRecord, Slug, registry, tools};
+use crate::cli::web;
 use crate::core::harness::Harnesses;
 use crate::host::live::{self, Seen};
 use crate::state::inbox::{Inbox, InboxError, Waiting};
@@ -15,6 +16,8 @@ use crate::state::inbox::{Inbox, InboxError, Waiting};
 pub(super) struct Live {
     seen: BTreeMap<Slug, Seen>,
     waiting: BTreeMap<Slug, Waiting>,
+    /// The web terminal's address.
+    web: Option<String>,
 }
 
 impl Live {
@@ -32,7 +35,7 @@ impl Live {
             context.printer.note(&format!("warning: what waits cannot be read: {error}"));
             BTreeMap::new()
         });
-        Self { seen, waiting }
+        Self { seen, waiting, web: web::base(context, loaded) }
     }
 
     fn seen(
@@ -74,6 +77,11 @@ impl Live {
     /// How many terminals look at a session.
     pub(super) fn clients(&self, slug: &Slug) -> u32 {
         self.seen.get(slug).map_or(0, |seen| seen.clients)
+    }
+
+    /// Where a session can be seen in a browser.
+    pub(super) fn web_url(&self, record: &SessionRecord) -> Option<String> {
+        web::url_of(self.web.as_deref(), record)
     }
 
     /// What waits for a session.
