@@ -8,6 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
+
 use crate::base::ids::Slug;
 use crate::base::text::visible;
 use crate::core::harness::{AgentStatus, Harnesses};
@@ -21,6 +23,8 @@ use crate::state::turns::Turns;
 
 /// How long a program may take to draw its screen.
 const DRAWS_WITHIN: Duration = Duration::from_millis(100);
+/// How many sessions are looked at side by side.
+const AT_ONCE: usize = 8;
 
 /// What a look at a session showed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -84,19 +88,20 @@ pub async fn hosted(
     let panes = tmux.panes().await?;
     // A second source beside the screen; without it the screen is all there is.
     let pids = tmux.pids().await.unwrap_or_default();
-    let mut seen = BTreeMap::new();
-    for (slug, record) in records.iter().filter(|(_, record)| is_hosted(record)) {
+    let looks = records.iter().filter(|(_, record)| is_hosted(record)).map(|(slug, record)| {
         let pane = pane_of(&panes, slug);
         let says = pane.zip(home).and_then(|(pane, home)| {
             let pid = *pids.get(&pane.pane_id)?;
             let harness = harnesses.get(&record.harness).ok()?;
             status::read(&harness, home, pid, &record.harness_session_id)
         });
-        if let Some(state) = state_of(tmux, harnesses, pane, record, says).await {
-            seen.insert(slug.clone(), state);
+        async move {
+            let state = state_of(tmux, harnesses, pane, record, says).await?;
+            Some((slug.clone(), state))
         }
-    }
-    Ok(seen)
+    });
+    let seen = stream::iter(looks).buffer_unordered(AT_ONCE);
+    Ok(seen.filter_map(async |state| state).collect().await)
 }
 
 /// What a headless session does now, in one word; `None` leaves the recorded

@@ -71,6 +71,9 @@ pub(super) struct Shown {
     pub(super) last: i64,
     /// Whether there is a terminal to look at.
     pub(super) live: bool,
+    /// Whether nobody has looked yet, and this is what is recorded.
+    #[serde(skip)]
+    is_recorded: bool,
 }
 
 /// All sessions, as they were seen together.
@@ -108,6 +111,13 @@ impl Board {
         let mut before = Sessions::new();
         loop {
             let began = Instant::now();
+            // A look may take its time; that there is a new session is told at once.
+            if sender.borrow().is_some()
+                && let Some(more) = self.newcomers(&before)
+            {
+                before = more;
+                sender.send_replace(Some(Arc::new(before.clone())));
+            }
             let now = self.look(&before).await;
             if now != before || sender.borrow().is_none() {
                 before = now;
@@ -131,6 +141,26 @@ impl Board {
         }
     }
 
+    /// All that was seen before with those that are new, as they are recorded;
+    /// nothing where none is new.
+    fn newcomers(&self, before: &Sessions) -> Option<Sessions> {
+        let records = self.web.parts.registry.load_all().records;
+        let new: Vec<_> = records.iter().filter(|(slug, _)| !before.contains_key(*slug)).collect();
+        let new = new.into_iter().map(|(slug, record)| {
+            let since = self.known_since(slug, record);
+            (slug.clone(), Arc::new(Shown { since, is_recorded: true, ..shown(record, None, 0) }))
+        });
+        let all: Sessions = before.clone().into_iter().chain(new).collect();
+        (all.len() > before.len()).then_some(all)
+    }
+
+    /// Since when a session that was not seen before does what it does.
+    fn known_since(&self, slug: &Slug, record: &SessionRecord) -> Option<i64> {
+        let spool = self.web.parts.paths.spool().join(slug.as_str());
+        let last = record.last_event_at.unwrap_or(record.created_at);
+        last_word(&spool).or(Some(last.as_millisecond()))
+    }
+
     async fn look(&self, before: &Sessions) -> Sessions {
         let parts = &self.web.parts;
         let records = parts.registry.load_all().records;
@@ -147,7 +177,6 @@ impl Board {
             }
         }
         let mut audiences = parts.tmux.audiences().await.unwrap_or_default();
-        let spool = parts.paths.spool();
         records
             .iter()
             .map(|(slug, record)| {
@@ -157,9 +186,11 @@ impl Board {
                 let browsers = audiences.remove(&parts.tmux.viewers_name(slug)).unwrap_or_default();
                 (shown.typing, shown.watching) = (browsers.typing, browsers.watching);
                 shown.since = match before {
-                    Some(before) if before.state == shown.state => before.since,
+                    Some(before) if before.state == shown.state || before.is_recorded => {
+                        before.since
+                    }
                     Some(_) => Some(parts.clock.now().as_millisecond()),
-                    None => last_word(&spool.join(slug.as_str())).or(Some(shown.last)),
+                    None => self.known_since(slug, record),
                 };
                 let shown = match before {
                     Some(before) if **before == shown => Arc::clone(before),
@@ -197,6 +228,7 @@ fn shown(record: &SessionRecord, seen: Option<Seen>, waiting: u64) -> Shown {
         lines: seen.screen.as_deref().map(last_lines).unwrap_or_default(),
         last: record.last_event_at.unwrap_or(record.created_at).as_millisecond(),
         live: is_there && record.status != SessionStatus::Closed,
+        is_recorded: false,
     }
 }
 
