@@ -4,6 +4,7 @@
 pub mod agents;
 pub mod demo_agent;
 pub mod dispatch;
+pub mod keeper;
 pub mod notify;
 pub mod pane_log;
 pub mod runner;

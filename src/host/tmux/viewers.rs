@@ -3,7 +3,9 @@
 //! leads out of the agent's pane.
 //!
 //! Such a session has no prefix, an empty key table, no status line and no mouse.
-//! tmux ends it with its last viewer. What was measured is in docs/web.md.
+//! It is ended with its last viewer, by us: with `destroy-unattached` tmux 3.3a
+//! does not count a client in control mode, frees the session under it, and dies
+//! with every agent. What was measured is in docs/web.md.
 
 use super::panes::how_it_ended;
 use super::{ExecError, Pane, Tmux, TmuxError, is_absent};
@@ -96,13 +98,11 @@ impl Tmux {
     }
 
     /// The command line that tells, by writing anything at all, when something has
-    /// changed that [`Tmux::sight`] may see. Its session is of no use without it:
-    /// from then on tmux ends that session with its last viewer.
+    /// changed that [`Tmux::sight`] may see.
     pub fn follow_for_viewers(&self, name: &str) -> Invocation {
         self.call()
             .args(["-C", "attach-session", "-E", "-f", "read-only,ignore-size,no-output", "-t"])
             .arg(format!("={name}"))
-            .args([";", "set-option", "-t", &format!("={name}:"), "destroy-unattached", "on"])
     }
 
     /// How a pane is to those who look at it through the session of that name.
@@ -119,12 +119,16 @@ impl Tmux {
     /// Ends the session of that name. What it shows lives on where another session
     /// has it.
     pub async fn close_for_viewers(&self, name: &str) -> Result<(), TmuxError> {
-        let result = self.call().args(["kill-session", "-t", &format!("={name}")]).run_ok().await;
-        match result {
+        match self.ending_for_viewers(name).run_ok().await {
             Ok(_) => Ok(()),
             Err(source) if is_absent(&source) => Ok(()),
             Err(source) => Err(TmuxError::Failed { verb: "end a session for viewers", source }),
         }
+    }
+
+    /// The command line that does the same.
+    pub fn ending_for_viewers(&self, name: &str) -> Invocation {
+        self.call().args(["kill-session", "-t", &format!("={name}")])
     }
 
     /// Takes a pane out of whatever mode of tmux it is in.
