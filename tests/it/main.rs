@@ -52,6 +52,7 @@ mod tidy;
 mod tmux;
 mod waiting;
 mod web_client;
+mod web_guard;
 mod web_isolation;
 mod web_relay;
 mod workspace;

@@ -170,8 +170,8 @@ async fn two_hundred_who_break_off_leave_nothing_open() {
     web.terminal("/v/o+r+1/ws").await.shows("ready").await;
     let clients = async || web.processes().len();
     let settled = eventually("the first watcher is gone", async || {
-        // Two ttyds, a follower, and the one who stays.
-        Some(clients().await).filter(|number| *number == 4)
+        // Two ttyds and a follower with their keepers, and the one who stays.
+        Some(clients().await).filter(|number| *number == 7)
     })
     .await;
     let open = descriptors(web.world.pid());

@@ -59,8 +59,9 @@ impl Tmux {
         let is_there = format!("#{{==:#{{session_id}},{session}}}");
         let refuse = format!("has-session -t '{session}'");
         let make = format!("new-session -d -t '{session}' -s '{name}'");
+        let is_fatal = self.is_fatal_to_begin().await;
         let mut call = self
-            .call()
+            .begun(is_fatal)
             .args(["if-shell", "-F", "-t", &format!("{session}:"), &is_there, &make, &refuse])
             // Only this keeps a window's size whoever looks at it.
             .args([";", "set-option", "-w", "-t", window, "window-size", "manual"]);
@@ -78,7 +79,11 @@ impl Tmux {
             call = call.args([";", "set-option", "-t", &target, option, value]);
         }
         call = call.args([";", "select-window", "-t", &format!("{target}{window}")]);
-        match call.run_ok().await {
+        let made = Self::ended(call, is_fatal).run_ok().await;
+        if made.is_err() {
+            self.undo(is_fatal).await;
+        }
+        match made {
             Ok(_) => Ok(()),
             Err(ExecError::Failed { output, .. }) if output.complaint().contains("duplicate") => {
                 Ok(())
