@@ -5,6 +5,7 @@ pub mod agents;
 pub mod demo_agent;
 pub mod dispatch;
 pub mod history;
+pub mod keeper;
 pub mod live;
 pub mod notify;
 pub mod pane_log;

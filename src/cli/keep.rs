@@ -1,20 +1,20 @@
-//! `the-loop keep`: the process that ends a ttyd together with the receiver.
+//! `the-loop keep`: the process that ends a program together with the receiver.
 
 use std::process::ExitCode;
 
 use super::Context;
 use crate::base::failure::Failure;
-use crate::host::ttyd;
+use crate::host::keeper;
 
-/// Run a ttyd until standard input ends
+/// Run a program until standard input ends
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {}
 
 /// Runs the command.
 pub(super) fn run(context: &Context, _args: &Args) -> Result<ExitCode, Failure> {
     context.block_on(async {
-        ttyd::keep().await.map_err(|error| {
-            Failure::refused("no ttyd was started")
+        keeper::keep().await.map_err(|error| {
+            Failure::refused("nothing was started")
                 .because(error)
                 .hint("the receiver starts this; nobody types this command")
         })

@@ -148,9 +148,10 @@ impl Tmux {
         }
         let (columns, lines) = new.size;
         let window = format!("={}:", new.name);
+        let is_fatal = self.is_fatal_to_begin().await;
         // One call: nothing can happen between the session's birth and its options.
         let invocation = self
-            .call()
+            .begun(is_fatal)
             .args(["new-session", "-d", "-s", new.name, "-n", "agent"])
             .args(["-x", &columns.to_string(), "-y", &lines.to_string()])
             // The directory is format-expanded by tmux.
@@ -173,7 +174,11 @@ impl Tmux {
             // 3.2 makes a detached session 80x23 whatever -x and -y say.
             .args([";", "resize-window", "-t", &window])
             .args(["-x", &columns.to_string(), "-y", &lines.to_string()]);
-        self.retry_birth(&invocation).await?;
+        let made = self.retry_birth(&Self::ended(invocation, is_fatal)).await;
+        if made.is_err() {
+            self.undo(is_fatal).await;
+        }
+        made?;
         match self.find(new.name).await? {
             Some(pane) if pane.item.is_some() => Ok(pane),
             _ => Err(TmuxError::Vanished { name: new.name.to_owned() }),

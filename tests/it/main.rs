@@ -54,6 +54,7 @@ mod tmux;
 mod waiting;
 mod web_client;
 mod web_command;
+mod web_guard;
 mod web_isolation;
 mod web_keys;
 mod web_pages;

@@ -150,12 +150,9 @@ async fn keys_reach_the_agents_pane_and_no_other_that_a_person_puts_in_front() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_viewer_changes_the_agents_size_under_no_setting() {
     for setting in ["latest", "smallest", "largest", "manual"] {
-        // `manual` for all ends the server of 3.3a to 3.6b when it comes first.
-        let conf = if setting == "manual" { "" } else { "set -g window-size WS\n" };
-        let (world, _) = trapped(&conf.replace("WS", setting));
+        let (world, _) = trapped(&format!("set -g window-size {setting}\n"));
         let web = Web::of(world).await;
         let (pane, _) = web.recorder("o/r#1").await;
-        web.world.tmux.run(&["set-option", "-g", "window-size", setting]);
         let mut typist = web.terminal("/s/o+r+1/ws").await;
         let mut watcher = web.terminal("/v/o+r+1/ws").await;
         for terminal in [&mut typist, &mut watcher] {
@@ -175,6 +172,8 @@ async fn a_viewer_changes_the_agents_size_under_no_setting() {
             let notice = terminal.is_told("the new size", is_new).await;
             assert_eq!(notice["lines"], 20);
         }
+        let set = web.world.tmux.run(&["show-options", "-gwv", "window-size"]);
+        assert_eq!(set.trim(), setting, "a person's own setting");
         drop((typist, watcher));
         eventually("the viewers' session is gone", async || {
             (web.world.sessions() == ["loop/o+r+1"]).then_some(())

@@ -3,7 +3,9 @@
 //! leads out of the agent's pane.
 //!
 //! Such a session has no prefix, an empty key table, no status line and no mouse.
-//! tmux ends it with its last viewer. What was measured is in docs/web.md.
+//! It is ended with its last viewer, by us: with `destroy-unattached` tmux 3.3a
+//! does not count a client in control mode, frees the session under it, and dies
+//! with every agent. What was measured is in docs/web.md.
 
 use super::panes::how_it_ended;
 use super::{ExecError, Pane, Tmux, TmuxError, is_absent};
@@ -57,8 +59,9 @@ impl Tmux {
         let is_there = format!("#{{==:#{{session_id}},{session}}}");
         let refuse = format!("has-session -t '{session}'");
         let make = format!("new-session -d -t '{session}' -s '{name}'");
+        let is_fatal = self.is_fatal_to_begin().await;
         let mut call = self
-            .call()
+            .begun(is_fatal)
             .args(["if-shell", "-F", "-t", &format!("{session}:"), &is_there, &make, &refuse])
             // Only this keeps a window's size whoever looks at it.
             .args([";", "set-option", "-w", "-t", window, "window-size", "manual"]);
@@ -76,7 +79,11 @@ impl Tmux {
             call = call.args([";", "set-option", "-t", &target, option, value]);
         }
         call = call.args([";", "select-window", "-t", &format!("{target}{window}")]);
-        match call.run_ok().await {
+        let made = Self::ended(call, is_fatal).run_ok().await;
+        if made.is_err() {
+            self.undo(is_fatal).await;
+        }
+        match made {
             Ok(_) => Ok(()),
             Err(ExecError::Failed { output, .. }) if output.complaint().contains("duplicate") => {
                 Ok(())
@@ -96,17 +103,11 @@ impl Tmux {
     }
 
     /// The command line that tells, by writing anything at all, when something has
-    /// changed that [`Tmux::sight`] may see. Its session is of no use without it:
-    /// from then on tmux ends that session with its last viewer.
+    /// changed that [`Tmux::sight`] may see.
     pub fn follow_for_viewers(&self, name: &str) -> Invocation {
-        // Not `destroy-unattached`: up to 3.6a at least it ends a session under a
-        // client that is still on its way out, and the server with it.
-        let is_left = "#{==:#{session_attached},0}";
-        let ends = format!("if-shell -F -t '={name}:' '{is_left}' \"kill-session -t '={name}'\"");
         self.call()
             .args(["-C", "attach-session", "-E", "-f", "read-only,ignore-size,no-output", "-t"])
             .arg(format!("={name}"))
-            .args([";", "set-hook", "-t", &format!("={name}:"), "client-detached", &ends])
     }
 
     /// How a pane is to those who look at it through the session of that name.
@@ -123,12 +124,16 @@ impl Tmux {
     /// Ends the session of that name. What it shows lives on where another session
     /// has it.
     pub async fn close_for_viewers(&self, name: &str) -> Result<(), TmuxError> {
-        let result = self.call().args(["kill-session", "-t", &format!("={name}")]).run_ok().await;
-        match result {
+        match self.ending_for_viewers(name).run_ok().await {
             Ok(_) => Ok(()),
             Err(source) if is_absent(&source) => Ok(()),
             Err(source) => Err(TmuxError::Failed { verb: "end a session for viewers", source }),
         }
+    }
+
+    /// The command line that does the same.
+    pub fn ending_for_viewers(&self, name: &str) -> Invocation {
+        self.call().args(["kill-session", "-t", &format!("={name}")])
     }
 
     /// Takes a pane out of whatever mode of tmux it is in.

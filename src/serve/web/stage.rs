@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,16 +17,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::Web;
 use crate::base::ids::Slug;
-use crate::base::process::ExecError;
+use crate::host::keeper::{Kept, Order, StartError};
 use crate::host::tmux::{Pane, Seen, Sight, Tmux, TmuxError, UNKNOWN_STATUS};
 use crate::host::ttyd::{NewTtyd, Ttyd, TtydError};
 
 /// How often a pane is looked at although nothing was told: of the end of a
 /// program tmux tells nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a follower may take to begin, and to end.
+/// How long a follower may take to begin.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
-const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why a session cannot be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +41,7 @@ pub(super) enum StageError {
     Follow,
     /// It could not be started.
     #[error("tmux does not tell what becomes of the session")]
-    Start(#[from] ExecError),
+    Start(#[from] StartError),
     /// There is no ttyd.
     #[error("there is no ttyd for the session")]
     Ttyd(#[from] TtydError),
@@ -183,19 +181,24 @@ impl Web {
 
     /// Starts the client that follows a pane.
     async fn follow(&self, pane: &Pane, name: &str) -> Result<Follower, StageError> {
-        let call = self.parts.tmux.follow_for_viewers(name);
-        let mut child = call.start(Stdio::piped(), Stdio::piped(), Stdio::null())?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let mut stdout = stdout.ok_or(StageError::Follow)?;
+        let tmux = &self.parts.tmux;
+        // Without its viewers the session would live on, and the agent in it.
+        let order = Order {
+            command: tmux.follow_for_viewers(name).stored(),
+            log: None,
+            socket: None,
+            farewell: Some(tmux.ending_for_viewers(name).stored()),
+        };
+        let mut kept = Kept::start(&self.parts.program, &order, &self.parts.tasks).await?;
+        let mut stdout = kept.take_stdout().ok_or(StageError::Follow)?;
         let mut buffer = [0; 1024];
-        // Its first words: it is attached, and the session will end with its viewers.
+        // Its first words: it is attached.
         let begun = tokio::time::timeout(FOLLOWS_WITHIN, stdout.read(&mut buffer)).await;
         let seen = match begun {
-            Ok(Ok(1..)) => self.parts.tmux.sight(pane, name).await?,
+            Ok(Ok(1..)) => tmux.sight(pane, name).await?,
             _ => Seen::Unshown,
         };
         let Seen::Shown(first) = seen else {
-            let _ = child.kill().await;
             return Err(StageError::Follow);
         };
         let (sender, sight) = watch::channel(first);
@@ -213,10 +216,7 @@ impl Web {
                 }
                 last |= look(&tmux, &pane, &name, &sender, &mut was_vague).await;
             }
-            drop(stdin);
-            if tokio::time::timeout(ENDS_WITHIN, child.wait()).await.is_err() {
-                let _ = child.kill().await;
-            }
+            kept.end().await;
             gone.cancel();
         });
         Ok(follower)

@@ -1,5 +1,5 @@
-//! The keeper: a process between the receiver and a ttyd that lives as long as
-//! both do.
+//! The keeper's own side: a process that lives as long as both the receiver and
+//! the program it keeps do.
 
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
@@ -11,15 +11,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe;
 
-use super::Order;
+use super::{BYE, Order};
 use crate::base::files::make_private;
 use crate::base::process::ExecError;
 
-/// How long ttyd may take to end when it is asked to.
+/// How long the program may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long the farewell may take.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a line with an order may be.
 const MAX_ORDER: u64 = 256 << 10;
-/// How much of what ttyd says is kept.
+/// How much of what it says is kept.
 const MAX_LOG: u64 = 128 << 10;
 
 /// Why a keeper kept nothing.
@@ -29,14 +31,14 @@ pub enum KeepError {
     #[error("no order came on standard input")]
     NoOrder(#[source] io::Error),
     /// The log cannot be written.
-    #[error("could not open the log of ttyd")]
+    #[error("could not open its log")]
     Log(#[source] io::Error),
-    /// ttyd was not started.
-    #[error("ttyd was not started")]
+    /// the program was not started.
+    #[error("the program was not started")]
     Start(#[from] ExecError),
 }
 
-/// Takes an order from standard input, runs the ttyd of it, and ends when that
+/// Takes an order from standard input, runs the program of it, and ends when that
 /// ends or standard input does, whichever is first.
 pub async fn keep() -> Result<(), KeepError> {
     let input = rustix::io::dup(io::stdin()).map_err(|error| KeepError::NoOrder(error.into()))?;
@@ -46,33 +48,55 @@ pub async fn keep() -> Result<(), KeepError> {
     (&mut input).take(MAX_ORDER).read_until(b'\n', &mut line).await.map_err(KeepError::NoOrder)?;
     let order: Order =
         serde_json::from_slice(&line).map_err(|error| KeepError::NoOrder(error.into()))?;
-    let log = Log::open(&order.log).map_err(KeepError::Log)?;
-    let mut child = order.command.start(Stdio::null(), Stdio::piped(), Stdio::piped())?;
+    let Order { command, log, socket, farewell } = order;
+    let log = log.map(|path| Log::open(&path)).transpose().map_err(KeepError::Log)?;
+    let (out, err) = match &log {
+        Some(_) => (Stdio::piped(), Stdio::piped()),
+        None => (Stdio::inherit(), Stdio::null()),
+    };
+    let mut child = command.start(Stdio::piped(), out, err)?;
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-    let said = log.take(child.stdout.take(), child.stderr.take());
+    let (said, complained) = (child.stdout.take(), child.stderr.take());
+    // The end of it is the end for some.
+    let stdin = child.stdin.take();
     let end = async {
-        let mut rest = [0; 64];
-        // Nobody writes more; the end of it is what is waited for.
-        while !matches!(input.read(&mut rest).await, Ok(0) | Err(_)) {}
+        let mut rest = Vec::new();
+        let _ = input.take(BYE.len() as u64).read_to_end(&mut rest).await;
+        rest == BYE
     };
     let work = async {
-        tokio::select! {
+        let is_bidden = tokio::select! {
             _ = child.wait() => return,
-            () = end => {}
-        }
+            is_bidden = end => is_bidden,
+        };
+        drop(stdin);
         if let Some(pid) = pid {
             let _ = kill_process(pid, Signal::TERM);
         }
         if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
             let _ = child.kill().await;
         }
+        if !is_bidden && let Some(farewell) = farewell {
+            let (no, none, nothing) = (Stdio::null(), Stdio::null(), Stdio::null());
+            if let Ok(mut child) = farewell.start(no, none, nothing) {
+                let _ = tokio::time::timeout(FAREWELL, child.wait()).await;
+            }
+        }
+    };
+    let listen = async {
+        if let Some(log) = log {
+            log.take(said, complained).await;
+        }
+        std::future::pending().await
     };
     tokio::select! {
         () = work => {}
-        () = async { said.await; std::future::pending().await } => {}
+        () = listen => {}
     }
-    // A ttyd that was killed leaves its socket.
-    let _ = fs::remove_file(&order.socket);
+    // One that was killed leaves its socket.
+    if let Some(socket) = socket {
+        let _ = fs::remove_file(socket);
+    }
     Ok(())
 }
 
@@ -119,7 +143,7 @@ impl Log {
             let _ = self.file.seek(SeekFrom::Start(0));
             self.written = 0;
         }
-        // A log that cannot be written must not end a terminal.
+        // A log that cannot be written must not end the program.
         let _ = self.file.write_all(bytes);
         self.written += bytes.len() as u64;
     }
