@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 
 use crate::base::ids::Slug;
@@ -88,20 +89,25 @@ pub async fn hosted(
     let panes = tmux.panes().await?;
     // A second source beside the screen; without it the screen is all there is.
     let pids = tmux.pids().await.unwrap_or_default();
-    let looks = records.iter().filter(|(_, record)| is_hosted(record)).map(|(slug, record)| {
+    let mut looks: Vec<BoxFuture<'_, _>> = Vec::new();
+    for (slug, record) in records.iter().filter(|(_, record)| is_hosted(record)) {
         let pane = pane_of(&panes, slug);
         let says = pane.zip(home).and_then(|(pane, home)| {
             let pid = *pids.get(&pane.pane_id)?;
             let harness = harnesses.get(&record.harness).ok()?;
             status::read(&harness, home, pid, &record.harness_session_id)
         });
-        async move {
+        looks.push(Box::pin(async move {
             let state = state_of(tmux, harnesses, pane, record, says).await?;
             Some((slug.clone(), state))
-        }
-    });
-    let seen = stream::iter(looks).buffer_unordered(AT_ONCE);
-    Ok(seen.filter_map(async |state| state).collect().await)
+        }));
+    }
+    let mut looks = stream::iter(looks).buffer_unordered(AT_ONCE);
+    let mut seen = BTreeMap::new();
+    while let Some(one) = looks.next().await {
+        seen.extend(one);
+    }
+    Ok(seen)
 }
 
 /// What a headless session does now, in one word; `None` leaves the recorded

@@ -148,9 +148,12 @@ impl Browser {
         eventually(expression, async || (self.value(expression).await == true).then_some(())).await;
     }
 
-    /// What an element shows.
+    /// What an element shows; of one that is hidden nothing.
     pub async fn text(&self, selector: &str) -> String {
-        let expression = format!("document.querySelector({})?.innerText ?? ''", json!(selector));
+        let expression = format!(
+            "((it) => it?.checkVisibility() ? it.innerText : '')(document.querySelector({}))",
+            json!(selector)
+        );
         self.value(&expression).await.as_str().unwrap().to_owned()
     }
 

@@ -116,6 +116,10 @@ async fn both_pages_are_pictured_on_a_desk_and_on_a_phone_in_the_dark_and_in_the
     for (device, scheme) in [("desktop", "dark"), ("desktop", "light"), ("phone", "dark")] {
         if device == "phone" {
             browser.be_a_phone(390, 760).await;
+        } else {
+            let desk = json!({ "width": 1280, "height": 900, "deviceScaleFactor": 1,
+                "mobile": false });
+            browser.cdp("Emulation.setDeviceMetricsOverride", &desk).await;
         }
         browser.prefer(scheme).await;
         browser.open(&at(&world, "")).await;
@@ -132,8 +136,6 @@ async fn both_pages_are_pictured_on_a_desk_and_on_a_phone_in_the_dark_and_in_the
         keep(&name("list"), &browser.screenshot().await);
         browser.open(&at(&world, "s/o+r+1/")).await;
         browser.shows(SCREEN, "? for shortcuts").await;
-        let ground = browser.value("getComputedStyle(document.querySelector('.xterm-viewport, .xterm-scrollable-element')).backgroundColor").await;
-        println!("{device} {scheme} {ground}");
         keep(&name("terminal"), &browser.screenshot().await);
         let wide = browser.value("document.documentElement.scrollWidth <= innerWidth").await;
         assert_eq!(wide, true, "{device}: the page itself scrolls sideways");

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::browser::Browser;
 use crate::support::{eventually, payload};
 use crate::web_client::Web;
-use crate::web_pages::{SCREEN, at, pane, session, world};
+use crate::web_pages::{SCREEN, at, pane, world};
 
 /// Serves an empty page on a port of its own until the test ends.
 async fn other_origin() -> u16 {

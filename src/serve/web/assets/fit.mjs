@@ -2,10 +2,11 @@
 // letters are made to fit the page; where they would be too small to be read,
 // the page scrolls.
 
-const SMALLEST = 9;
 const LARGEST = 18;
-/** A phone keeps the width of lines; only what is wide enough shows all lines. */
+/** On a page as narrow as a phone only the width of lines counts. */
 const NARROW = 700;
+/** The smallest letters that can be read, by how close a screen is. */
+const smallest = (width) => (width < NARROW ? 9 : 11);
 
 export const FONT = 'ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, "DejaVu Sans Mono", "Liberation Mono", monospace';
 
@@ -21,10 +22,11 @@ export function fit(terminal, frame) {
   if (!wide || !high) return;
   let size = clientWidth / terminal.cols / wide;
   if (clientWidth >= NARROW) size = Math.min(size, clientHeight / terminal.rows / high);
-  size = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(size * 2) / 2));
+  const least = smallest(clientWidth);
+  size = Math.max(least, Math.min(LARGEST, Math.floor(size * 2) / 2));
   if (size !== now) terminal.options.fontSize = size;
   // Cells are whole pixels somewhere: what is a little too wide gets smaller.
-  while (terminal.options.fontSize > SMALLEST && screen.offsetWidth > clientWidth) {
+  while (terminal.options.fontSize > least && screen.offsetWidth > clientWidth) {
     terminal.options.fontSize -= 0.5;
   }
 }

@@ -16,6 +16,8 @@ const modeNotice = document.getElementById("mode");
 const endedNotice = document.getElementById("ended");
 const bright = matchMedia("(prefers-color-scheme: light)");
 
+let isNew = true;
+
 styleByScript();
 const terminal = new Terminal({
   allowProposedApi: true,
@@ -52,7 +54,9 @@ const socket = new Socket(`/${place}/${slug}/ws`, {
   output(bytes, drawn) {
     terminal.write(bytes, () => {
       drawn();
-      frame.dataset.drawn = "";
+      // What is to be seen at first is where the agent waits for words.
+      if (isNew) showCursor(terminal, frame);
+      isNew = false;
     });
   },
   notice(notice) {
@@ -68,6 +72,7 @@ function say(text) {
 }
 
 function resize(columns, lines) {
+  isNew = true;
   // The screen is told anew, as a whole, after this.
   terminal.reset();
   terminal.resize(columns, lines);
