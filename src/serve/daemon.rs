@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,7 +14,6 @@ use tokio_util::task::TaskTracker;
 use crate::base::clock::Clock;
 use crate::base::env::Env;
 use crate::base::failure::Failure;
-use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
 use crate::core::config::{Config, LiveConfig};
@@ -85,7 +83,7 @@ pub struct Daemon {
     setup: Setup,
     lock: LockFile,
     listener: tokio::net::TcpListener,
-    control: UnixListener,
+    control: tokio::net::UnixListener,
     address: SocketAddr,
     inbox: Inbox,
     registry: Registry,
@@ -160,7 +158,7 @@ impl Daemon {
             None => None,
             Some(_) => Some(web::Bound::bind(&setup.config.routing.web_terminal).await?),
         };
-        let control = bind_control(&paths.control())?;
+        let control = control::bind(&paths.control())?;
         lock.describe(&format!("pid {}, http://{address}", std::process::id()))
             .map_err(|error| Failure::failed("could not write the lock").because(error))?;
         Ok(Self {
@@ -410,19 +408,4 @@ fn work_trees(
             .because(error)
     })?;
     Ok(Some(Arc::new(made)))
-}
-
-/// Binds the control socket. A stale one is replaced: the lock is ours, so
-/// nobody listens on it.
-fn bind_control(path: &Path) -> Result<UnixListener, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::failed(format!("could not listen on `{}`", path.display())).because(error)
-    };
-    match fs_err::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    files::make_private(path).map_err(failed)?;
-    Ok(listener)
 }
