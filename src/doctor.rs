@@ -27,9 +27,6 @@ mod terminfo;
 pub mod tool;
 pub mod trouble;
 
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
-
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
@@ -136,11 +133,26 @@ pub async fn check_up(request: &Request<'_>) -> Report {
         .iter()
         .flat_map(|resolution| check::findings(resolution, &host, needs, can_keep))
         .collect();
+    let mut others = others;
+    if resolutions.iter().any(|found| found.id == ToolId::Claude && found.chosen.is_none()) {
+        others.iter_mut().for_each(without_claude);
+    }
     let tmux = resolutions.iter().find(|found| found.id == ToolId::Tmux);
     findings.extend(checks::skew(env, project, tmux.and_then(|tmux| tmux.chosen.as_ref())).await);
     findings.extend(agent);
     findings.extend(others);
     Report::new(host, resolutions, findings)
+}
+
+/// Takes the advice away to run a Claude Code that is not there.
+fn without_claude(finding: &mut Finding) {
+    let Some(remedy) = &mut finding.remedy else { return };
+    if !finding.id.starts_with("claude.") || finding.severity == Severity::Ok {
+        return;
+    }
+    remedy.commands.retain(|command| command != "claude");
+    let has_fix = !remedy.commands.is_empty();
+    remedy.note = (!has_fix).then(|| "install Claude Code first: `claude.found` says how".into());
 }
 
 /// The binary of a tool for a command that only looks: the first candidate that
@@ -149,14 +161,11 @@ pub async fn find(id: ToolId, env: &Env, dirs: &Dirs, tools: &Tools) -> Option<T
     resolve::Search { env, dirs, tools }.find(id).await
 }
 
-/// The GitHub CLI, when it is on the part of `PATH` that is looked into. Nothing
+/// The GitHub CLI, when it is on `PATH` and nobody else can change it. Nothing
 /// depends on it: it is only asked who somebody is, and is found out to work by
 /// its answer.
 pub fn github_cli(env: &Env) -> Option<Tool> {
-    let is_program = |path: &PathBuf| {
-        fs_err::metadata(path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
-    };
-    let path = path::usable(env).into_iter().map(|dir| dir.join("gh")).find(is_program)?;
+    let path = named::trusted("gh", env)?;
     Some(Tool::candidate("gh", &path, Origin::System, env))
 }
 

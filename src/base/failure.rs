@@ -2,6 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fmt::Write as _;
+
+use super::text::{push_wrapped, visible_lines};
 
 /// What kind of failure it was. It decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +40,13 @@ pub struct Failure {
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
     hints: Vec<String>,
+    width: Option<usize>,
 }
 
 impl Failure {
     /// A failure of the given kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None, hints: Vec::new() }
+        Self { kind, message: message.into(), source: None, hints: Vec::new(), width: None }
     }
 
     /// Something that was tried and went wrong.
@@ -67,6 +71,12 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// Has its lines broken at spaces so that they fit this width.
+    #[must_use]
+    pub fn wrapped(self, width: usize) -> Self {
+        Self { width: Some(width), ..self }
     }
 
     /// What kind of failure it is.
@@ -98,12 +108,30 @@ impl Failure {
             }
         }
         out.push('\n');
-        for hint in &self.hints {
-            out.push_str("hint: ");
-            out.push_str(hint);
-            out.push('\n');
+        if let Some(width) = self.width {
+            let lines = std::mem::take(&mut out);
+            for line in lines.lines() {
+                let head: String = line.chars().take_while(|c| *c == ' ').collect();
+                push_wrapped(&mut out, &head, head.len() + 2, line, width);
+            }
         }
-        out
+        for hint in &self.hints {
+            let line = format!("hint: {hint}");
+            let fits = self.width.is_none_or(|width| line.chars().count() <= width);
+            // A command, or a URL, stays whole on a line of its own.
+            let at = hint.find(" https://").or_else(|| hint.find(": ").map(|at| at + 1));
+            match at.map(|at| hint.split_at(at)) {
+                Some((before, whole)) if !fits => {
+                    let _ = writeln!(out, "hint: {before}\n {whole}");
+                }
+                _ => {
+                    out.push_str(&line);
+                    out.push('\n');
+                }
+            }
+        }
+        // A path, or what somebody answered, can hold anything.
+        visible_lines(&out)
     }
 }
 
@@ -138,6 +166,12 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 /// The text of an error without the number that the system has for it.
 pub fn plain(text: &str) -> &str {
     text.split(" (os error").next().unwrap_or_default()
+}
+
+/// The cause alone, where an error of a file also says what was done and where.
+pub fn bare(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    plain(&text).rsplit(": ").next().unwrap_or_default().to_owned()
 }
 
 fn causes(first: Option<&(dyn Error + 'static)>) -> std::vec::IntoIter<String> {

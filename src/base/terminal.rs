@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
+use super::text::visible_lines;
+
 /// Columns and rows of the terminal on standard input or error; nothing where
 /// neither is one.
 pub fn size() -> Option<(u16, u16)> {
@@ -52,7 +54,7 @@ impl Printer {
 
     /// Prints a remark. Nobody may be listening, and that is no failure.
     pub fn note(self, text: &str) {
-        let _ = writeln!(self.err(), "{text}");
+        let _ = writeln!(self.err(), "{}", visible_lines(text));
     }
 
     /// Whether a person can answer a question.

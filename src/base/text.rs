@@ -1,6 +1,7 @@
 //! Text that comes from elsewhere, made fit to be looked at.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// The text with every character that could act on a terminal shown instead:
 /// control characters as `\x1b`, bidirectional and invisible ones as `\u{202e}`.
@@ -24,6 +25,54 @@ pub fn visible_lines(text: &str) -> String {
         }
     }
     out
+}
+
+/// A path for people, on one line: in backticks where it holds a space, so that
+/// it stays one piece.
+pub fn path_text(path: &Path) -> String {
+    let shown = visible(&path.to_string_lossy());
+    if shown.contains(' ') { format!("`{shown}`") } else { shown }
+}
+
+/// Adds a text broken at spaces so that its lines fit `width`: the first one
+/// after `head`, the others indented. What stands in backticks, or is too long
+/// for a line, is never broken.
+pub fn push_wrapped(out: &mut String, head: &str, indent: usize, text: &str, width: usize) {
+    let mut line = head.to_owned();
+    let mut is_empty = true;
+    for piece in pieces(text) {
+        let space = usize::from(!is_empty);
+        if !is_empty && line.chars().count() + space + piece.chars().count() > width {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = " ".repeat(indent);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(&piece);
+        is_empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+}
+
+/// The words of a text; those in one pair of backticks are one piece.
+fn pieces(text: &str) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for word in text.split_whitespace() {
+        match pieces.last_mut().filter(|_| is_open) {
+            Some(last) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            None => pieces.push(word.to_owned()),
+        }
+        is_open ^= word.matches('`').count() % 2 == 1;
+    }
+    pieces
 }
 
 fn push_visible(out: &mut String, c: char) {
@@ -73,6 +122,20 @@ mod tests {
     fn what_acts_on_a_terminal_is_shown_instead() {
         assert_eq!(visible("a\x1b[31m\u{202e}b\u{9b}\n"), "a\\x1b[31m\\u{202e}b\\u{9b}\\n");
         assert_eq!(visible_lines("a\tb\nc\x07"), "a    b\nc\\x07");
+    }
+
+    #[test]
+    fn lines_fit_and_what_is_one_piece_stays_one() {
+        let wrapped = |text: &str| {
+            let mut out = String::new();
+            push_wrapped(&mut out, "- ", 2, text, 19);
+            out
+        };
+        assert_eq!(wrapped("some words that are long"), "- some words that\n  are long\n");
+        assert_eq!(wrapped("in `/a b/c d e f`, yes"), "- in\n  `/a b/c d e f`,\n  yes\n");
+        assert_eq!(wrapped("a b `not closed by any"), "- a b\n  `not closed by any\n");
+        assert_eq!(path_text(Path::new("/a b\x1b")), "`/a b\\x1b`");
+        assert_eq!(path_text(Path::new("/ab")), "/ab");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::core::harness::{Harnesses, Program};
 use crate::core::platform::Remedy;
 use crate::core::workspace::Places;
 use crate::doctor::catalogue::{CHECKS, is_known};
+use crate::doctor::install::Progress as _;
 use crate::doctor::repair::Workshop;
 use crate::doctor::{self, Finding, InboxLook, Needs, Project, Report, Request, Severity};
 
@@ -110,12 +111,36 @@ enum Mode {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
+    let result = run_it(context, args);
+    if let Err(failure) = &result
+        && args.json
+        && failure.kind() != Kind::BrokenPipe
+    {
+        // Whoever fails here has printed nothing yet.
+        let mut why = failure.to_string();
+        if let Some(cause) = failure.source() {
+            why = format!("{why}: {}", chain(cause));
+        }
+        let told = json!({
+            "schema": 1,
+            "error": why,
+            "hints": failure.hints(),
+            "exitCode": failure.kind().exit_code(),
+        });
+        context.printer.data(&render(&told))?;
+    }
+    result.map_err(|failure| failure.wrapped(managed::WIDTH))
+}
+
+fn run_it(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     check_usage(args)?;
     if args.list_checks {
         return list_checks(context, args.json);
     }
+    // Without a home nothing can be checked, and nothing can be installed.
+    let kind = if is_managing(args) { Kind::Failed } else { Kind::CouldNotCheck };
     let dirs = Dirs::new(&context.env)
-        .map_err(|error| Failure::new(Kind::CouldNotCheck, error.to_string()).hint(error.hint()))?;
+        .map_err(|error| Failure::new(kind, error.to_string()).hint(error.hint()))?;
     let household = Household::enter();
     let result = context.block_on(async {
         tokio::select! {
@@ -130,18 +155,21 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     result
 }
 
+fn is_managing(args: &Args) -> bool {
+    args.list || !args.install.is_empty() || !args.uninstall.is_empty()
+}
+
 fn check_usage(args: &Args) -> Result<(), Failure> {
     let usage = |text: String| Failure::new(Kind::Usage, text);
     if args.offline.is_some() && args.install.is_empty() && !args.fix {
         return Err(usage("`--offline` is for `--install` and `--fix`".to_owned()));
     }
-    let is_managing = args.list || !args.install.is_empty() || !args.uninstall.is_empty();
     let is_examining = !args.modes.is_empty()
         || !args.only.is_empty()
         || args.report
         || args.fix
         || args.list_checks;
-    if is_managing && is_examining {
+    if is_managing(args) && is_examining {
         let text = "`--install`, `--uninstall` and `--list` examine nothing: call them alone";
         return Err(usage(text.to_owned()));
     }
@@ -192,9 +220,8 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
         asked.about_config = bundle::masked(asked.about_config);
     }
     let mut report = asked.check_up(context, dirs, &args.only).await;
-    let mut failed = false;
     if args.fix {
-        failed = fix(context, dirs, args, &report).await?;
+        fix(context, dirs, args, &report).await?;
         if !args.dry_run {
             report = asked.check_up(context, dirs, &args.only).await;
         }
@@ -207,21 +234,25 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
     } else {
         context.printer.out().write_all(report.render(context.printer.is_verbose()).as_bytes())?;
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::from(report.exit_code()) })
+    // After a repair it is the second look that counts: what was not fixed is there.
+    Ok(ExitCode::from(report.exit_code()))
 }
 
-/// Shows every repair, and makes it unless only a look was asked for. Says
-/// whether one failed.
-async fn fix(
-    context: &Context,
-    dirs: &Dirs,
-    args: &Args,
-    report: &Report,
-) -> Result<bool, Failure> {
-    let repairs: Vec<_> = report.findings().iter().filter_map(|found| found.fix.as_ref()).collect();
+/// Shows every repair, and makes it unless only a look was asked for.
+async fn fix(context: &Context, dirs: &Dirs, args: &Args, report: &Report) -> Result<(), Failure> {
+    let mut repairs: Vec<_> =
+        report.findings().iter().filter_map(|found| found.fix.as_ref()).collect();
+    repairs.sort_by_key(|repair| !repair.is_first());
+    let mut seen = Vec::new();
+    repairs.retain(|repair| {
+        !seen.contains(repair) && {
+            seen.push(*repair);
+            true
+        }
+    });
     if repairs.is_empty() {
         context.printer.note("there is nothing that the-loop could fix");
-        return Ok(false);
+        return Ok(());
     }
     let source = managed::source(context, args.offline.as_deref())?;
     let progress = Notes::new(context);
@@ -232,20 +263,18 @@ async fn fix(
         source: &source,
         progress: &progress,
     };
-    let mut failed = false;
     for repair in repairs {
         let what = repair.describe();
         if args.dry_run {
-            context.printer.note(&format!("would {what}"));
+            progress.say(&format!("would {what}"));
             continue;
         }
-        context.printer.note(&format!("fixing: {what}"));
+        progress.say(&format!("fixing: {what}"));
         if let Err(error) = workshop.make(repair).await {
-            context.printer.note(&format!("not fixed: {}", chain(&error)));
-            failed = true;
+            progress.say(&format!("not fixed: {}", error.told()));
         }
     }
-    Ok(failed)
+    Ok(())
 }
 
 /// What is needed, and what is configured.

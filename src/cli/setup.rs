@@ -146,7 +146,7 @@ impl Context {
         Some((self.absolute(Path::new(path)), FileOrigin::Environment))
     }
 
-    fn absolute(&self, path: &Path) -> PathBuf {
+    pub(crate) fn absolute(&self, path: &Path) -> PathBuf {
         // `components` drops a `.`, so that messages read well.
         self.env.cwd().join(path).components().collect()
     }

@@ -4,12 +4,24 @@
 use super::Context;
 use super::setup::Loaded;
 use crate::base::failure::Failure;
+use crate::base::process::shell_word;
 use crate::core::config::{Config, LiveConfig};
 use crate::doctor::tool::{Origin, Tool, ToolId};
 use crate::doctor::{self};
 use crate::host::tmux::{Server, Tmux};
 use crate::host::workspace::Workspaces;
 use crate::state::paths::StatePaths;
+
+impl Context {
+    /// Where a person sees why a tool cannot be used: the doctor, looking at the
+    /// same configuration.
+    pub(crate) fn says_why(&self, check: &str) -> String {
+        let config = self.config.as_ref().map(|path| {
+            format!(" --config {}", shell_word(&self.absolute(path).to_string_lossy()))
+        });
+        format!("`the-loop doctor --only {check}{}` says why", config.unwrap_or_default())
+    }
+}
 
 /// The server of the sessions: the configured socket's; a managed tmux has one
 /// of its own, because another version's client cannot talk to the user's
@@ -27,9 +39,8 @@ pub(crate) fn server_of(tool: Tool, config: &Config, paths: &StatePaths) -> Tmux
 pub(crate) async fn workspaces(context: &Context, loaded: &Loaded) -> Result<Workspaces, Failure> {
     let dirs = context.dirs()?;
     let found = doctor::find(ToolId::Git, &context.env, &dirs, &loaded.config.tools).await;
-    let git = found.ok_or_else(|| {
-        Failure::refused("no usable git was found").hint("`the-loop doctor --only git` says why")
-    })?;
+    let git = found
+        .ok_or_else(|| Failure::refused("no usable git was found").hint(context.says_why("git")))?;
     let root = loaded.paths.workspace(&loaded.config);
     Workspaces::new(git, &root, LiveConfig::new(loaded.config.clone())).map_err(|error| {
         let root = root.display();
@@ -43,7 +54,7 @@ pub(crate) async fn tmux(context: &Context, loaded: &Loaded) -> Result<Tmux, Fai
     let dirs = context.dirs()?;
     let found = doctor::find(ToolId::Tmux, &context.env, &dirs, &loaded.config.tools).await;
     let tool = found.ok_or_else(|| {
-        Failure::refused("no usable tmux was found").hint("`the-loop doctor --for tmux` says why")
+        Failure::refused("no usable tmux was found").hint(context.says_why("tmux"))
     })?;
     let managed = loaded.paths.tmux_socket();
     let socket = match (&loaded.config.routing.tmux.socket, tool.origin()) {

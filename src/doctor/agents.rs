@@ -12,14 +12,14 @@ use super::Needs;
 use super::catalogue::is_asked;
 use super::finding::{Finding, Severity};
 use super::repair::Repair;
-use super::resolve::{Candidate, on_path};
+use super::resolve::{Candidate, by_others, on_path};
 use super::tool::{Origin, Tool};
 use super::trouble::Trouble;
 use super::{probe, program};
 use crate::base::env::Env;
 use crate::base::files::{self, atomic};
 use crate::base::process::shell_word;
-use crate::base::text::visible;
+use crate::base::text::{path_text, visible};
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::harness::{Harness, Probe, Program, Seed};
 use crate::core::platform::Remedy;
@@ -49,12 +49,7 @@ impl std::fmt::Display for Missing {
         match self.lost.first() {
             None => write!(f, "`{}` was not found", visible(&self.program)),
             Some((path, why)) => {
-                write!(
-                    f,
-                    "`{}`: {} {why}",
-                    visible(&self.program),
-                    visible(&path.to_string_lossy())
-                )
+                write!(f, "`{}`: {} {why}", visible(&self.program), path_text(path))
             }
         }
     }
@@ -75,6 +70,10 @@ pub async fn find_agent(env: &Env, tools: &Tools, agent: &Harness) -> Result<Too
     for Candidate { path, origin, ignored } in candidates(env, &wanted.program, configured) {
         if let Some(why) = ignored {
             lost.push((path, Trouble::Untrusted { why: why.to_string() }));
+            continue;
+        }
+        if let Some(why) = by_others(&path, origin) {
+            lost.push((path, why));
             continue;
         }
         let candidate = Tool::candidate(wanted.program.clone(), &path, origin, env);
@@ -125,7 +124,7 @@ pub(super) async fn findings(
         findings.push(match find_agent(env, tools, agent).await {
             Ok(tool) => {
                 let version = tool.version().map(|v| format!(" {v}")).unwrap_or_default();
-                let path = visible(&tool.path().to_string_lossy());
+                let path = path_text(tool.path());
                 let what = format!("{name}{version}, {}: {path}", tool.origin().as_str());
                 Finding::new("agent.found", Severity::Ok, what)
             }
@@ -164,7 +163,7 @@ fn files_of(env: &Env, agent: &Harness) -> Vec<Finding> {
         if is_own(&file) {
             continue;
         }
-        let shown = visible(&file.to_string_lossy());
+        let shown = path_text(&file);
         let what = format!("{} would not tell us anything: {shown} lacks our hooks", agent.name());
         findings.push(
             Finding::new("agent.files", Severity::Error, what)

@@ -37,11 +37,12 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("config.valid", "the configuration can be read and has no fault"),
     ("secret.there", "the webhook has a secret that is private"),
     ("port.free", "the receiver can listen"),
-    ("disk.space", "there is room for state and tools"),
+    ("disk.space", "there is room for state, tools and temporary files"),
     ("state.modes", "state belongs to this user alone"),
     ("state.inbox", "every delivery that was stored can be read"),
     ("state.locks", "nothing is left of a receiver that died"),
     ("tools.litter", "nothing is left of an install that died"),
+    ("tools.private", "nobody else can change what the-loop installs"),
     ("limits.descriptors", "enough files can be open at once"),
 ];
 

@@ -8,13 +8,14 @@ use fs_err as fs;
 
 use super::Needs;
 use super::finding::{Finding, Severity};
+use super::path::{self, Judge};
 use super::probe::QUARANTINE;
 use super::repair::Repair;
 use super::resolve::{Lost, Resolution};
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
 use crate::base::process::shell_word;
-use crate::base::text::visible;
+use crate::base::text::path_text;
 use crate::core::platform::{Host, Remedy, remedy_for};
 
 /// How this program's own advice on installs begins.
@@ -59,7 +60,7 @@ fn offer_no_install(finding: &mut Finding) {
 fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs) -> Vec<Finding> {
     let id = resolution.id;
     let data = id.data();
-    let path = visible(&tool.path().to_string_lossy());
+    let path = path_text(tool.path());
     let version = tool.version();
     let told = version.map(|version| format!(" {version}")).unwrap_or_default();
     let mut findings = vec![Finding {
@@ -101,7 +102,7 @@ fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs
         checked: false,
         what: format!("could not try {}: {}", id.as_str(), unchecked.why),
         evidence: vec![path.clone()],
-        remedy: Some(Remedy::note("set TMPDIR to a directory that you can write to")),
+        remedy: Some(Remedy::note("set TMPDIR to a directory of yours with room (`the-loop doctor --only disk` looks at it)")),
         fix: None,
     }));
     findings
@@ -126,8 +127,14 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
         };
     };
     let configured = first.origin == Origin::Configured;
-    let path = visible(&first.path.to_string_lossy());
-    let place = if configured { format!("`tools.{name}.path` {path}") } else { path };
+    let open = match first.why {
+        Trouble::Untrusted { .. } if first.origin != Origin::System => {
+            Judge::of_places().open(&first.path)
+        }
+        _ => Vec::new(),
+    };
+    let shown = path_text(&first.path);
+    let place = if configured { format!("`tools.{name}.path` {shown}") } else { shown };
     Finding {
         id: format!("{name}.{}", first.why.check()),
         // A path that somebody wrote down is meant; nothing else is taken for it.
@@ -135,8 +142,16 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
         checked: true,
         what: format!("{name}: {place} {}", first.why),
         evidence: resolution.lost.iter().skip(1).map(evidence).collect(),
-        remedy: Some(remedy_for_trouble(id, first, host)),
-        fix: if configured { None } else { install(id, host, needs) },
+        remedy: Some(if open.is_empty() {
+            remedy_for_trouble(id, first, host)
+        } else {
+            path::remedy(&open)
+        }),
+        fix: match path::closable(&open) {
+            own if !own.is_empty() => Some(Repair::Close(own)),
+            _ if configured || !open.is_empty() => None,
+            _ => install(id, host, needs),
+        },
     }
 }
 
@@ -147,7 +162,7 @@ fn install(id: ToolId, host: &Host, needs: &Needs) -> Option<Repair> {
 }
 
 fn evidence(lost: &Lost) -> String {
-    let path = visible(&lost.path.to_string_lossy());
+    let path = path_text(&lost.path);
     format!("{path} ({}) {}", lost.origin.as_str(), lost.why)
 }
 

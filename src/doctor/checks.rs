@@ -21,6 +21,7 @@ use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::core::platform::Host;
 
+pub(super) use disk::away;
 pub use server::client_for;
 pub use state::secret_command;
 
@@ -87,6 +88,7 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["state.modes", "state.locks"], state::state),
     (&["state.inbox"], state::inbox),
     (&["tools.litter"], state::litter),
+    (&["tools.private"], state::tools),
     (&["claude.onboarding", "claude.trust"], harness::claude),
 ];
 

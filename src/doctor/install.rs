@@ -5,11 +5,16 @@
 //! Called by `the-loop doctor --install`. It knows nothing of package managers
 //! and never needs root: everything happens below the user's data directory.
 
+mod advice;
 mod checkpoint;
 mod download;
+mod error;
 mod fetch;
+mod follow;
+mod pace;
 pub mod source;
 pub mod store;
+mod trust;
 mod unpack;
 pub mod versions;
 
@@ -19,15 +24,18 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
+pub use self::advice::advice;
+pub use self::error::InstallError;
+use self::error::file_error;
 use self::fetch::Fetched;
 use self::source::Source;
 use self::store::{Installed, Receipt, Store, WorkDir};
+use super::path::{self, Judge};
 use super::probe;
+use super::resolve::by_others;
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
 use crate::base::env::Env;
-use crate::base::failure::plain;
-use crate::base::files::lock::LockError;
 use crate::core::platform::{Pin, Version};
 
 /// The largest file that is fetched or unpacked when its size is not known.
@@ -52,143 +60,6 @@ pub struct Done {
     pub installed: Installed,
     /// Whether it was there, intact, before.
     pub was_there: bool,
-}
-
-/// Why nothing was installed. What was installed before is untouched.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// The folder has no file with the pinned digest.
-    #[error("`{}` has no `{name}`, and no other file with its digest", folder.display())]
-    NotInFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// The name that the build has upstream.
-        name: String,
-    },
-    /// What was fetched is not what is pinned.
-    #[error(
-        "`{from}` is not the pinned file{}: its SHA-256 is {found}, and {expected} is pinned",
-        if *is_web_page { ", but a web page" } else { "" }
-    )]
-    WrongDigest {
-        /// The path or URL.
-        from: String,
-        /// The digest of what came.
-        found: String,
-        /// The digest of what should have come.
-        expected: String,
-        /// Whether it looks like what a browser shows.
-        is_web_page: bool,
-    },
-    /// What was fetched is larger than it can be.
-    #[error("`{from}` is larger than {limit} bytes")]
-    TooLarge {
-        /// The path or URL.
-        from: String,
-        /// The limit.
-        limit: u64,
-    },
-    /// The mirror or a redirect is not to be trusted with a download.
-    #[error("`{url}` is refused: downloads are https only, and http to this machine itself")]
-    InsecureUrl {
-        /// The URL.
-        url: String,
-    },
-    /// The value of `THE_LOOP_MIRROR` is no URL.
-    #[error("THE_LOOP_MIRROR is not a URL of a mirror (https://… or file:///…)")]
-    BadMirror,
-    /// The value of `THE_LOOP_DOWNLOAD_TIMEOUT` is no time.
-    #[error("THE_LOOP_DOWNLOAD_TIMEOUT is `{value}`, and not a number of seconds from 1 to 3600")]
-    BadTimeout {
-        /// The value.
-        value: String,
-    },
-    /// The download failed.
-    #[error("could not download `{url}`: {why}")]
-    Download {
-        /// The URL.
-        url: String,
-        /// Why.
-        why: String,
-    },
-    /// The server cannot show that it is the one that was meant.
-    #[error("could not download `{url}`: the certificate of {host} is not trusted: {why}")]
-    Certificate {
-        /// The URL.
-        url: String,
-        /// Whose certificate it is.
-        host: String,
-        /// Why.
-        why: String,
-    },
-    /// The server gave a little at each try, and never all.
-    #[error("`{url}` was cut off too often")]
-    TooManyTries {
-        /// The URL.
-        url: String,
-    },
-    /// What is to be replaced or taken away is being used.
-    #[error("{tool} {version} is in use by {holder}")]
-    InUse {
-        /// The tool.
-        tool: &'static str,
-        /// The version.
-        version: String,
-        /// Who uses it.
-        holder: String,
-    },
-    /// There is no such managed version.
-    #[error("{} is not installed by the-loop", format!("{tool} {version}").trim_end())]
-    NotInstalled {
-        /// The tool.
-        tool: &'static str,
-        /// The version, or nothing.
-        version: String,
-    },
-    /// The server answered with something else than the file.
-    #[error("`{url}` was answered with status {}", download::status(*status))]
-    Status {
-        /// The URL.
-        url: String,
-        /// The HTTP status.
-        status: u16,
-    },
-    /// The archive is not what an archive of this tool is.
-    #[error("the archive `{from}` {why}")]
-    Archive {
-        /// The path or URL.
-        from: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The program was installed and does not work, so it was taken away again.
-    #[error("{tool} {version} from `{from}` {why}")]
-    DoesNotRun {
-        /// The tool.
-        tool: &'static str,
-        /// The version.
-        version: String,
-        /// The path or URL.
-        from: String,
-        /// What it does.
-        why: Box<Trouble>,
-    },
-    /// A file could not be read or written.
-    #[error("{}", of_file(path, cause))]
-    File {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The lock of the tool's folder could not be taken.
-    #[error("could not lock the folder of {tool}")]
-    Lock {
-        /// The tool.
-        tool: &'static str,
-        /// Why.
-        source: LockError,
-    },
 }
 
 /// One install.
@@ -217,6 +88,11 @@ pub async fn install(
     {
         return Ok(Done { installed, was_there: true });
     }
+    let open = Judge::of_places().open(&store.tool_dir(id));
+    if let Some(first) = open.first() {
+        let (folder, why) = (store.tool_dir(id), first.why.clone());
+        return Err(InstallError::Open { folder, why, remedy: path::remedy(&open) });
+    }
     let lock = store.lock(id, progress).await?;
     checkpoint::reach(env, "locked").await;
     let work = store.work_dir(id, pin, lock)?;
@@ -238,6 +114,10 @@ pub async fn install(
         result,
         Err(InstallError::Download { .. }
             | InstallError::Certificate { .. }
+            | InstallError::Proxy { .. }
+            | InstallError::BadProxy { .. }
+            | InstallError::BadAuthorities { .. }
+            | InstallError::Redirect { .. }
             | InstallError::Status { .. }
             | InstallError::TooManyTries { .. })
     );
@@ -250,8 +130,11 @@ pub async fn install(
     Ok(Done { installed, was_there: false })
 }
 
-/// Whether an install whose bytes are right can be run too.
+/// Whether an install whose bytes are right may be run, and can be.
 async fn works(env: &Env, id: ToolId, pin: &Pin, installed: &Installed) -> bool {
+    if by_others(&installed.path, Origin::Managed).is_some() {
+        return false;
+    }
     let tool = Tool::candidate(id.as_str(), &installed.path, Origin::Managed, env);
     let told = probe::version(id, &tool).await.ok();
     told.is_some() && told == Version::parse(&pin.version)
@@ -369,19 +252,6 @@ impl Probed {
     }
 }
 
-/// Wraps the error of a file operation.
-fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> InstallError {
-    let path = path.into();
-    move |cause| InstallError::File { path, cause }
-}
-
-/// Most causes name the path themselves.
-fn of_file(path: &Path, cause: &io::Error) -> String {
-    let (path, cause) = (path.display().to_string(), cause.to_string());
-    let plain = plain(&cause);
-    if cause.contains(&path) { plain.to_owned() } else { format!("`{path}`: {plain}") }
-}
-
 /// The digest of a file, at most `limit` bytes long.
 fn digest_of(path: &Path, limit: u64) -> io::Result<Option<String>> {
     let mut sink = fetch::Hashing::new(io::sink(), limit);
@@ -404,7 +274,10 @@ pub fn take_out(
     let from = archive.display().to_string();
     let found = digest_of(archive, SIZE_LIMIT).map_err(file_error(archive))?;
     match found {
-        None => Err(InstallError::TooLarge { from, limit: SIZE_LIMIT }),
+        None => {
+            let expected = sha256.to_owned();
+            Err(InstallError::TooLarge { from, limit: SIZE_LIMIT, expected })
+        }
         Some(found) if found != sha256 => {
             let (expected, is_web_page) = (sha256.to_owned(), fetch::is_web_page(archive));
             Err(InstallError::WrongDigest { from, found, expected, is_web_page })

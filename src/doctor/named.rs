@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::program;
+use super::resolve::{by_others, on_path};
 use super::tool::{Origin, Tool};
 use super::trouble::Trouble;
-use super::{path, program};
 use crate::base::env::Env;
 
 /// What a program with a desktop may see besides what every tool may.
@@ -19,10 +20,12 @@ pub fn named(name: &str, env: &Env) -> Result<(Tool, Vec<(String, String)>), Tro
         if !path.is_absolute() {
             return Err(Trouble::Relative);
         }
+        if let Some(why) = by_others(&path, Origin::Configured) {
+            return Err(why);
+        }
         path
     } else {
-        let is_there = |path: &PathBuf| program::inspect(path).is_ok();
-        path::usable(env).iter().map(|dir| dir.join(name)).find(is_there).ok_or(Trouble::Missing)?
+        trusted(name, env).ok_or(Trouble::Missing)?
     };
     program::inspect(&found)?;
     let desktop = DESKTOP
@@ -30,6 +33,13 @@ pub fn named(name: &str, env: &Env) -> Result<(Tool, Vec<(String, String)>), Tro
         .filter_map(|name| Some(((*name).to_owned(), env.var(name)?.to_owned())))
         .collect();
     Ok((Tool::candidate("notify", Path::new(&found), Origin::Configured, env), desktop))
+}
+
+/// The first program of that name on `PATH` that only this user and the system
+/// can change.
+pub(super) fn trusted(name: &str, env: &Env) -> Option<PathBuf> {
+    let candidates = on_path(env, name).into_iter().filter(|found| found.ignored.is_none());
+    candidates.map(|found| found.path).find(|path| program::inspect(path).is_ok())
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use super::install::Progress;
 use super::install::source::Source;
 use super::repair::{Repair, Workshop};
 use super::{Request, examine};
-use crate::base::failure::chain;
 
 /// Examines this host for what is needed. What is missing is said through
 /// `progress`; `ask` is given one question for each build that can be installed,
@@ -30,7 +29,7 @@ pub async fn offer_installs(
         }
         match workshop.make(repair).await {
             Ok(()) => is_changed = true,
-            Err(error) => progress.say(&format!("not installed: {}", chain(&error))),
+            Err(error) => progress.say(&format!("not installed: {}", error.told())),
         }
     }
     if !is_changed {

@@ -13,7 +13,9 @@ use std::path::{Component, Path, PathBuf};
 use fs_err as fs;
 
 use crate::base::env::Env;
-use crate::base::text::visible;
+use crate::base::process::shell_word;
+use crate::base::text::path_text;
+use crate::core::platform::Remedy;
 
 /// Users and groups below this number are the system's own.
 const FIRST_PERSON: u32 = if cfg!(target_os = "macos") { 500 } else { 1000 };
@@ -37,7 +39,7 @@ impl std::fmt::Display for Ignored {
             Self::Relative => f.write_str("it is relative"),
             Self::Writable(who) => f.write_str(who),
             Self::InWorkTree(root) => {
-                write!(f, "it is in the work tree {}", visible(&root.to_string_lossy()))
+                write!(f, "it is in the work tree {}", path_text(root))
             }
         }
     }
@@ -60,6 +62,43 @@ pub(super) fn judged(env: &Env) -> Vec<(PathBuf, Option<Ignored>)> {
         .collect()
 }
 
+/// Something by which others could change or replace what is at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Open {
+    /// What they may write to.
+    pub(super) path: PathBuf,
+    /// Who, and to what. The text continues a line that names the place.
+    pub(super) why: String,
+    /// Whether this user can take that right from them.
+    pub(super) is_own: bool,
+}
+
+/// What this user can close himself.
+pub(super) fn closable(open: &[Open]) -> Vec<PathBuf> {
+    open.iter().filter(|open| open.is_own).map(|open| open.path.clone()).collect()
+}
+
+/// What to do about such places.
+pub(super) fn remedy(open: &[Open]) -> Remedy {
+    let words = |is_own: bool| -> Vec<String> {
+        let paths = open.iter().filter(|open| open.is_own == is_own);
+        paths.map(|open| shell_word(&open.path.to_string_lossy())).collect()
+    };
+    let (own, other) = (words(true), words(false));
+    let mut remedy = Remedy::default();
+    if !own.is_empty() {
+        remedy.commands.push(format!("chmod go-w {}", own.join(" ")));
+    }
+    if !other.is_empty() {
+        remedy.note = Some(format!(
+            "only their owner or root can close {}: or set THE_LOOP_HOME to a directory that \
+             only you may write to",
+            other.join(" and ")
+        ));
+    }
+    remedy
+}
+
 /// Says whom a path depends on.
 #[derive(Debug)]
 pub(super) struct Judge {
@@ -72,6 +111,12 @@ impl Judge {
     /// For what is started from here.
     pub(super) fn new(env: &Env) -> Self {
         Self { tree: work_tree(env), nobody: nobody() }
+    }
+
+    /// For places that the user, or this program, chose: a work tree is as good as
+    /// any other.
+    pub(super) fn of_places() -> Self {
+        Self { tree: None, nobody: nobody() }
     }
 
     /// Why neither this directory nor this program is used. What is not there
@@ -87,16 +132,46 @@ impl Judge {
         {
             return Some(Ignored::InWorkTree(tree.clone()));
         }
-        if let Some(who) = self.others_may_write(&meta) {
-            return Some(Ignored::Writable(format!("{who} it")));
+        way.push((real, meta));
+        self.open_in(&way, true).into_iter().next().map(|open| Ignored::Writable(open.why))
+    }
+
+    /// Everything by which others could change this place or replace it: itself
+    /// first, then what stands above it and each link on the way. Of a place that
+    /// is yet to be made, what it will be made in counts.
+    pub(super) fn open(&self, path: &Path) -> Vec<Open> {
+        let there = path.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
+        let way = there.and_then(|there| way(there).ok()).unwrap_or_default();
+        let is_end = there == Some(path);
+        // Nothing can be made below a file: that is told by whoever tries.
+        if !is_end && way.last().is_some_and(|(_, meta)| !meta.is_dir()) {
+            return Vec::new();
         }
-        way.iter().find_map(|(step, meta)| {
+        self.open_in(&way, is_end)
+    }
+
+    /// The same of a way; `is_end` when its last step is the place itself.
+    fn open_in(&self, way: &[(PathBuf, Metadata)], is_end: bool) -> Vec<Open> {
+        let own = rustix::process::geteuid().as_raw();
+        let end = way.len().saturating_sub(1);
+        let order = (end..way.len()).chain(0..end);
+        let mut found: Vec<Open> = Vec::new();
+        for (index, (step, meta)) in order.filter_map(|index| Some((index, way.get(index)?))) {
+            let is_it = is_end && index == end;
             // In a directory with this bit, only its owner replaces what is there.
-            let is_kept = meta.is_symlink() || meta.mode() & 0o1000 != 0;
+            let is_kept = !is_it && (meta.is_symlink() || meta.mode() & 0o1000 != 0);
             let who = if is_kept { self.foreign_owner(meta) } else { self.others_may_write(meta) };
-            let step = visible(&step.to_string_lossy());
-            Some(Ignored::Writable(format!("{} {step}, on the way to it", who?)))
-        })
+            let Some(who) = who.filter(|_| found.iter().all(|open| open.path != *step)) else {
+                continue;
+            };
+            let why = match path_text(step) {
+                _ if is_it => format!("{who} it"),
+                step => format!("{who} {step}, on the way to it"),
+            };
+            let is_own = meta.uid() == own && !meta.is_symlink();
+            found.push(Open { path: step.clone(), why, is_own });
+        }
+        found
     }
 
     /// Who but this user and the system may write to what has this metadata.

@@ -13,14 +13,14 @@ use serde_json::value::RawValue;
 
 use super::install::source::Source;
 use super::install::store::Store;
-use super::install::{InstallError, Progress, install};
+use super::install::{InstallError, Progress, advice, install};
 use super::tool::ToolId;
 use super::{agents, terminfo};
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::base::failure::chain;
 use crate::base::files::{self, atomic, lock::LockFile};
-use crate::base::text::visible;
+use crate::base::text::{path_text, visible};
 use crate::core::platform::Host;
 
 /// Something that can be put right.
@@ -35,6 +35,8 @@ pub enum Repair {
     },
     /// Take what others may do away.
     Private(PathBuf),
+    /// Take the right to write away from others.
+    Close(Vec<PathBuf>),
     /// Make a private directory.
     MakeDir(PathBuf),
     /// Remove the socket of a receiver that died, under its lock.
@@ -69,11 +71,15 @@ pub enum Repair {
 impl Repair {
     /// What will be done, in one line.
     pub fn describe(&self) -> String {
-        let shown = |path: &Path| visible(&path.to_string_lossy());
+        let shown = |path: &Path| path_text(path);
         match self {
             Self::Install { id, version } => format!("install {} {version}", id.as_str()),
             Self::Private(path) => {
                 format!("take the permissions of others from {}", shown(path))
+            }
+            Self::Close(paths) => {
+                let paths: Vec<_> = paths.iter().map(|path| shown(path)).collect();
+                format!("take the right to write to {} from others", paths.join(" and "))
             }
             Self::MakeDir(path) => format!("make the private directory {}", shown(path)),
             Self::StaleSocket { socket, .. } => format!("remove the socket {}", shown(socket)),
@@ -98,6 +104,13 @@ impl Repair {
                 format!("add {} to {}", visible(&content.to_string()), shown(file))
             }
         }
+    }
+}
+
+impl Repair {
+    /// Whether others build on it: an install is made in a place that is closed.
+    pub fn is_first(&self) -> bool {
+        matches!(self, Self::Private(_) | Self::Close(_) | Self::MakeDir(_))
     }
 }
 
@@ -132,7 +145,9 @@ pub enum RepairError {
         /// The tool.
         tool: &'static str,
         /// Why.
-        source: InstallError,
+        source: Box<InstallError>,
+        /// What helps.
+        hints: Vec<String>,
     },
     /// The descriptions could not be made.
     #[error("could not describe the terminals: {why}")]
@@ -140,6 +155,17 @@ pub enum RepairError {
         /// Why.
         why: String,
     },
+}
+
+impl RepairError {
+    /// The error and what helps, for a person.
+    pub fn told(&self) -> String {
+        let hints = match self {
+            Self::Install { hints, .. } => hints.as_slice(),
+            _ => &[],
+        };
+        hints.iter().fold(visible(&chain(self)), |told, hint| format!("{told}\nhint: {hint}"))
+    }
 }
 
 /// What a repair works with.
@@ -161,15 +187,18 @@ impl Workshop<'_> {
     pub async fn make(&self, repair: &Repair) -> Result<(), RepairError> {
         match repair {
             Repair::Install { id, version } => self.install(*id, version).await,
-            Repair::Private(path) => make_private(path),
+            Repair::Private(path) => take_from_others(path, 0o77),
+            Repair::Close(paths) => paths.iter().try_for_each(|path| take_from_others(path, 0o22)),
             Repair::MakeDir(path) => files::private_dir(path).map_err(failed(path)),
             Repair::StaleSocket { socket, lock } => remove_socket(socket, lock),
             Repair::Litter(id) => {
                 let store = Store::new(self.dirs);
                 let cleared = store.clear_litter(*id);
-                cleared
-                    .map(drop)
-                    .map_err(|source| RepairError::Install { tool: id.as_str(), source })
+                cleared.map(drop).map_err(|source| RepairError::Install {
+                    tool: id.as_str(),
+                    source: Box::new(source),
+                    hints: Vec::new(),
+                })
             }
             Repair::Terminfo => terminfo::make(self.env)
                 .await
@@ -189,7 +218,11 @@ impl Workshop<'_> {
         })?;
         let store = Store::new(self.dirs);
         let done = install(self.env, id, pin, &store, self.source, self.progress).await;
-        done.map(drop).map_err(|source| RepairError::Install { tool: id.as_str(), source })
+        done.map(drop).map_err(|source| {
+            let kept = store.kept(id, pin);
+            let hints = advice(id.as_str(), pin, self.source, kept, &source);
+            RepairError::Install { tool: id.as_str(), source: Box::new(source), hints }
+        })
     }
 }
 
@@ -198,13 +231,13 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> RepairError {
 }
 
 /// Only of what is ours, and never through a link.
-fn make_private(path: &Path) -> Result<(), RepairError> {
+fn take_from_others(path: &Path, bits: u32) -> Result<(), RepairError> {
     let meta = fs::symlink_metadata(path).map_err(failed(path))?;
     if meta.is_symlink() || meta.uid() != rustix::process::geteuid().as_raw() {
         let why = "is a link, or belongs to somebody else".to_owned();
         return Err(RepairError::LeftAlone { path: path.to_path_buf(), why });
     }
-    let mode = PermissionsExt::from_mode(meta.mode() & 0o700);
+    let mode = PermissionsExt::from_mode(meta.mode() & 0o7777 & !bits);
     fs::set_permissions(path, mode).map_err(failed(path))
 }
 

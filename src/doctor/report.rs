@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::finding::{Finding, Severity};
 use super::resolve::Resolution;
 use super::tool::{Tool, ToolId};
-use crate::base::text::count;
+use crate::base::text::{count, push_wrapped};
 use crate::core::platform::Host;
 
 /// The width of what people read.
@@ -78,7 +78,7 @@ impl Report {
     /// The report for a person. `verbose` shows the evidence of what is well too.
     pub fn render(&self, verbose: bool) -> String {
         let mut out = String::new();
-        push_wrapped(&mut out, "", 0, &format!("this host: {}", self.host.describe()));
+        push_wrapped(&mut out, "", 0, &format!("this host: {}", self.host.describe()), WIDTH);
         out.push('\n');
         for finding in &self.findings {
             push_finding(&mut out, finding, verbose || finding.severity > Severity::Ok);
@@ -137,14 +137,14 @@ fn tool_json(resolution: &Resolution) -> Value {
 fn push_finding(out: &mut String, finding: &Finding, with_evidence: bool) {
     let word = if finding.checked { finding.severity.as_str() } else { "unknown" };
     let head = format!("{} {word:<9} ", finding.severity.sign());
-    push_wrapped(out, &head, INDENT, &finding.what);
+    push_wrapped(out, &head, INDENT, &finding.what, WIDTH);
     if with_evidence {
         for evidence in &finding.evidence {
             if evidence.starts_with(' ') || evidence.contains(" | ") {
                 // A piece of a file with a pointer: its spaces carry the meaning.
                 let _ = writeln!(out, "{:INDENT$}{evidence}", "");
             } else {
-                push_wrapped(out, &format!("{:INDENT$}- ", ""), INDENT + 2, evidence);
+                push_wrapped(out, &format!("{:INDENT$}- ", ""), INDENT + 2, evidence, WIDTH);
             }
         }
     }
@@ -155,7 +155,7 @@ fn push_finding(out: &mut String, finding: &Finding, with_evidence: bool) {
         let _ = writeln!(out, "{:INDENT$}{label:<5}{command}", "");
     }
     if let Some(note) = &remedy.note {
-        push_wrapped(out, &" ".repeat(INDENT), INDENT, note);
+        push_wrapped(out, &" ".repeat(INDENT), INDENT, note, WIDTH);
     }
 }
 
@@ -164,28 +164,6 @@ impl Report {
     pub fn push(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
-}
-
-/// Adds a text broken at spaces: the first line after `head`, the others indented.
-fn push_wrapped(out: &mut String, head: &str, indent: usize, text: &str) {
-    let mut line = head.to_owned();
-    let mut is_empty = true;
-    for word in text.split_whitespace() {
-        let space = usize::from(!is_empty);
-        if !is_empty && line.chars().count() + space + word.chars().count() > WIDTH {
-            out.push_str(line.trim_end());
-            out.push('\n');
-            line = " ".repeat(indent);
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
-    }
-    out.push_str(line.trim_end());
-    out.push('\n');
 }
 
 #[cfg(test)]

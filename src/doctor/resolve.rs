@@ -101,6 +101,9 @@ impl Search<'_> {
         if candidate.path.is_relative() {
             return Err(Trouble::Relative);
         }
+        if let Some(why) = by_others(&candidate.path, candidate.origin) {
+            return Err(why);
+        }
         if candidate.origin == Origin::Managed {
             let intact = Store::new(self.dirs).verify(id, &candidate.path);
             return intact.map_err(|why| Trouble::Damaged { why });
@@ -131,6 +134,16 @@ pub(super) struct Candidate {
     pub(super) origin: Origin,
     /// Why it is not even tried.
     pub(super) ignored: Option<Ignored>,
+}
+
+/// Why a program that was configured, or that this one installed, is not run:
+/// somebody else could have changed it.
+pub(super) fn by_others(path: &Path, origin: Origin) -> Option<Trouble> {
+    if !matches!(origin, Origin::Configured | Origin::Managed) {
+        return None;
+    }
+    let open = Judge::of_places().open(path).into_iter().next()?;
+    Some(Trouble::Untrusted { why: open.why })
 }
 
 /// What has that name in the directories of `PATH`, each once: also what is no

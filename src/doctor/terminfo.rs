@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::path;
+use super::named::trusted;
 use super::tool::{Origin, Tool};
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
@@ -69,8 +69,8 @@ pub(super) fn has(dir: &Path, name: &str) -> bool {
 
 /// The compiler of descriptions.
 pub(super) fn compiler(env: &Env) -> Option<PathBuf> {
-    let dirs = path::usable(env).into_iter().chain(["/usr/bin".into(), "/bin".into()]);
-    dirs.map(|dir| dir.join("tic")).find(|path| path.is_file())
+    let usual = ["/usr/bin/tic", "/bin/tic"].map(PathBuf::from);
+    trusted("tic", env).or_else(|| usual.into_iter().find(|path| path.is_file()))
 }
 
 /// Makes our own descriptions: in a new directory, which then takes its place.

@@ -89,6 +89,21 @@ struct Queued {
     id: DeliveryId,
 }
 
+/// Binds the socket. A stale one is replaced: the lock is ours, so
+/// nobody listens on it.
+pub(super) fn bind(path: &Path) -> Result<UnixListener, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("could not listen on `{}`", path.display())).because(error)
+    };
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    files::make_private(path).map_err(failed)?;
+    Ok(listener)
+}
+
 /// The socket's routes.
 pub fn router(control: Control) -> Router {
     Router::new()

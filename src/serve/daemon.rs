@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -84,7 +83,7 @@ pub struct Daemon {
     setup: Setup,
     lock: LockFile,
     listener: tokio::net::TcpListener,
-    control: UnixListener,
+    control: tokio::net::UnixListener,
     address: SocketAddr,
     inbox: Inbox,
     registry: Registry,

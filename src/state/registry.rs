@@ -20,8 +20,11 @@ use crate::base::text::{cap, visible};
 use crate::core::session::Known;
 use crate::state::paths::StatePaths;
 
+use self::memory::{Memory, Stamp};
+
 mod changes;
 mod copies;
+mod memory;
 
 pub use changes::Changes;
 
@@ -41,14 +44,6 @@ pub struct Registry {
     memory: Option<Arc<Mutex<Memory>>>,
     /// Where copies of what is written go; only where that was asked for.
     copies: Option<PathBuf>,
-}
-
-/// What a process that lives on knows of the entries.
-#[derive(Debug, Default)]
-struct Memory {
-    records: BTreeMap<Slug, SessionRecord>,
-    /// When the directory was last found swept.
-    swept_at: Option<Instant>,
 }
 
 /// How long a sweep may take: for so long an entry that is missing beside a lock
@@ -156,9 +151,9 @@ impl Registry {
     /// that is removed stays removed.
     #[must_use]
     pub fn remembering(self) -> Self {
-        let memory = Memory { records: self.load_all().records, swept_at: None };
-        let memory = Some(Arc::new(Mutex::new(memory)));
-        Self { memory, ..self }
+        let this = Self { memory: Some(Arc::default()), ..self };
+        this.load_all();
+        this
     }
 
     /// Whether the directory is not there, or was swept: every directory that
@@ -178,12 +173,12 @@ impl Registry {
     }
 
     fn write_again(&self) {
-        let Some(known) = self.memory().map(|memory| memory.records.clone()) else { return };
+        let Some(known) = self.memory().map(|memory| memory.records()) else { return };
         if known.is_empty() {
             return;
         }
         let again = self.lock().and_then(|_lock| {
-            for record in known.values().filter(|record| !self.path(&record.slug()).exists()) {
+            for record in known.iter().filter(|record| !self.path(&record.slug()).exists()) {
                 self.write(record)?;
             }
             Ok(())
@@ -228,7 +223,7 @@ impl Registry {
             std::thread::sleep(SWEEP / 10);
         }
         if let Some(mut memory) = self.memory() {
-            memory.records.retain(|slug, _| !missing.contains(slug));
+            memory.forget(missing);
         }
         false
     }
@@ -238,10 +233,15 @@ impl Registry {
         Some(memory.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn remember(&self, record: &SessionRecord) {
+    fn remember(&self, record: &SessionRecord, stamp: Option<Stamp>) {
         if let Some(mut memory) = self.memory() {
-            memory.records.insert(record.slug(), record.clone());
+            memory.remember(record.slug(), record.clone(), stamp);
         }
+    }
+
+    /// The entry as it was read before, when its file has not been touched since.
+    fn unchanged(&self, slug: &Slug, stamp: Option<&Stamp>) -> Option<SessionRecord> {
+        self.memory()?.unchanged(slug, stamp?)
     }
 
     /// The file of a session's entry.
@@ -259,7 +259,7 @@ impl Registry {
             loaded.records.contains_key(slug) || loaded.broken.iter().any(is_broken)
         };
         let missing: Vec<Slug> = self.memory().map_or_else(Vec::new, |memory| {
-            memory.records.keys().filter(|slug| !is_there(slug)).cloned().collect()
+            memory.slugs().filter(|slug| !is_there(slug)).cloned().collect()
         });
         if !missing.is_empty() && self.settle(&missing) { self.read_all() } else { loaded }
     }
@@ -293,9 +293,15 @@ impl Registry {
                 loaded.broken.push(Broken { path, slug: None, why });
                 continue;
             };
+            // Before it is read: a change in between is then seen the next time.
+            let stamp = self.memory.as_ref().and_then(|_| Stamp::of(&path));
+            if let Some(record) = self.unchanged(&slug, stamp.as_ref()) {
+                loaded.records.insert(slug, record);
+                continue;
+            }
             match read(&path, &slug, parse) {
                 Ok(Some(record)) => {
-                    self.remember(&record);
+                    self.remember(&record, stamp);
                     loaded.records.insert(slug, record);
                 }
                 // Removed since the directory was read.
@@ -317,7 +323,7 @@ impl Registry {
     }
 
     fn knows(&self, slug: &Slug) -> bool {
-        self.memory().is_some_and(|memory| memory.records.contains_key(slug))
+        self.memory().is_some_and(|memory| memory.knows(slug))
     }
 
     fn read(&self, slug: &Slug) -> Result<Option<SessionRecord>, RegistryError> {
@@ -371,7 +377,7 @@ impl Registry {
             .to_json()
             .map_err(|source| RegistryError::Unwritable { path: path.clone(), source })?;
         atomic::write(&path, &bytes).map_err(|error| self.io(error))?;
-        self.remember(record);
+        self.remember(record, None);
         self.copy(record);
         Ok(())
     }

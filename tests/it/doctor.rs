@@ -116,6 +116,21 @@ impl Place {
     }
 }
 
+/// Puts the real tmux into `bin`, but for a paste that does not end. Gives the file
+/// that is there when it has begun.
+pub(crate) fn hold_up_paste(place: &Place) -> PathBuf {
+    let real = std::fs::canonicalize("/usr/bin/tmux").unwrap();
+    let mark = place.path("paste");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *paste-buffer*) : > '{mark}'; set -- -S \"$2\" wait-for x;; \
+         esac\nexec '{real}' \"$@\"\n",
+        mark = mark.display(),
+        real = real.display()
+    );
+    place.put("tmux", 0o755, script.as_bytes());
+    mark
+}
+
 pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !condition() {
@@ -126,6 +141,23 @@ pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a person is told, without the breaks that only make lines fit.
+pub(crate) fn words(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for line in text(bytes).lines() {
+        match line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')) {
+            Some(rest) => {
+                out.pop();
+                out.push(' ');
+                out.push_str(rest);
+            }
+            None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
 }
 
 /// What a run printed, which fits the committed schema in every state.
@@ -278,15 +310,7 @@ fn an_old_tmux_that_works_is_a_warning_only_where_tmux_is_needed() {
 fn an_interrupted_doctor_leaves_no_server_behind() {
     let place = Place::new();
     // The paste is held up, so that the interrupt comes while the server lives.
-    let real = std::fs::canonicalize("/usr/bin/tmux").unwrap();
-    let mark = place.path("tmp/paste");
-    let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *paste-buffer*) : > '{mark}'; set -- -S \"$2\" wait-for x;; \
-         esac\nexec '{real}' \"$@\"\n",
-        mark = mark.display(),
-        real = real.display()
-    );
-    place.put("tmux", 0o755, script.as_bytes());
+    let mark = hold_up_paste(&place);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut child = place.command("BIN", &["doctor"]).spawn().unwrap();
         wait_until("the paste is under way", || mark.exists());

@@ -397,7 +397,7 @@ fn a_report_for_a_bug_holds_no_name_and_no_secret() {
     {
         assert!(!said.contains(hidden), "{hidden}: {said}");
     }
-    assert!(said.contains("1 users, 1 repositories") && said.contains("tmux"), "{said}");
+    assert!(said.contains("1 user, 1 repository") && said.contains("tmux"), "{said}");
 }
 
 #[test]
@@ -534,6 +534,14 @@ async fn a_shim_with_nothing_behind_it_and_a_broken_ttyd_are_told_apart() {
         (ToolId::Claude, "#!/bin/sh\nexec /gone/node \"$@\"\n", "claude.runs", "exit code 127"),
         (ToolId::Claude, "#!/gone/node\n", "claude.runs", "needs `/gone/node`"),
         (ToolId::Git, "#!/bin/sh\necho 'xcrun: error' >&2; exit 1\n", "git.runs", "exit code 1"),
+        (ToolId::Claude, "#!/bin/sh\necho no version\n", "claude.version", "`no version`"),
+        (ToolId::Git, "#!/bin/sh\n", "git.version", "told no version, but ``"),
+        (ToolId::Git, "\x7fELF\x02\x01\x01", "git.runs", "is not a program"),
+        (ToolId::Git, "#!/bin/sh\nexec /bin/sleep 60\n", "git.runs", "did not answer within 5 s"),
+        (ToolId::Ttyd, "hello", "ttyd.runs", "is not a program"),
+        (ToolId::Ttyd, "#!/gone/sh\n", "ttyd.runs", "needs `/gone/sh`"),
+        (ToolId::Ttyd, "#!/bin/sh\nexit 1\n", "ttyd.runs", "exit code 1"),
+        (ToolId::Ttyd, "#!/bin/sh\necho what\n", "ttyd.version", "told no version, but `what`"),
         (ToolId::Ttyd, "#!/bin/sh\necho ttyd 1.6.3\n", "ttyd.version", "1.7.4 or newer"),
         (ToolId::Ttyd, "#!/bin/sh\necho ttyd 1.7.7\n", "ttyd.serves", "did not answer"),
     ] {

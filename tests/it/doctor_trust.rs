@@ -8,7 +8,9 @@ use std::process::{Command, Output};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text, wait_until};
+use crate::doctor::{
+    Place, SYSTEM, finding, hold_up_paste, json, test_tool, text, wait_until, words,
+};
 use crate::doctor_host::{chmod, doctor, severity};
 use crate::install_faults::may_mount;
 
@@ -314,21 +316,13 @@ fn a_job_of_the_shell_that_became_the_doctor_is_left_alone() {
         .unwrap();
     let job: i32 = text(&output.stdout).lines().next().unwrap().parse().unwrap();
     let ended = kill_process(Pid::from_raw(job).unwrap(), Signal::KILL);
-    assert!(output.status.success() && ended.is_ok(), "{}", text(&output.stderr));
+    assert!(output.status.success() && ended.is_ok(), "{}", words(&output.stderr));
 }
 
 #[test]
 fn what_a_killed_doctor_left_is_ended_by_the_next() {
     let place = Place::new();
-    let real = std::fs::canonicalize("/usr/bin/tmux").unwrap();
-    let mark = place.path("paste");
-    let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *paste-buffer*) : > '{mark}'; set -- -S \"$2\" wait-for x;; \
-         esac\nexec '{real}' \"$@\"\n",
-        mark = mark.display(),
-        real = real.display()
-    );
-    place.put("tmux", 0o755, script.as_bytes());
+    let mark = hold_up_paste(&place);
     let mut child = place.command("BIN", &["doctor", "--only", "tmux"]).spawn().unwrap();
     wait_until("the paste is under way", || mark.exists());
     // Another one meanwhile takes nothing away from a living one.
@@ -348,7 +342,7 @@ fn a_relative_home_is_refused_and_a_relative_place_of_ours_is_not() {
     for (args, code) in [(&["doctor"][..], 3), (&["sessions", "list"], 1)] {
         let output = place.run(SYSTEM, args, &[("HOME", "~")]);
         assert_eq!(output.status.code(), Some(code));
-        let said = text(&output.stderr);
+        let said = words(&output.stderr);
         assert!(said.starts_with("error: HOME is `~`, which is not an absolute path"), "{said}");
         assert!(said.contains("hint: set HOME to the absolute path"), "{said}");
     }
@@ -356,7 +350,7 @@ fn a_relative_home_is_refused_and_a_relative_place_of_ours_is_not() {
     let install = ["doctor", "--install", "ttyd", "--offline", &folder];
     let output = place.run(SYSTEM, &install, &[("THE_LOOP_HOME", "own")]);
     let path = place.path("home/own/data/tools/ttyd/1.7.7/ttyd");
-    assert!(text(&output.stdout).contains(path.to_str().unwrap()), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(path.to_str().unwrap()), "{}", words(&output.stderr));
 }
 
 #[test]
@@ -371,7 +365,7 @@ fn a_lock_that_is_a_link_is_refused_and_its_target_stays() {
     let install = ["doctor", "--install", "ttyd", "--offline", &folder];
     let output = place.run(SYSTEM, &install, &[]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     assert!(said.contains("it is a symbolic link, and none is followed"), "{said}");
     assert!(said.contains(&format!("hint: remove it: rm {}/.lock", dir.display())), "{said}");
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "text");

@@ -22,7 +22,7 @@ use the_loop::doctor::install::source::Source;
 use the_loop::doctor::install::store::Store;
 use the_loop::doctor::install::{Done, InstallError, Progress, install};
 
-use crate::doctor::{Place, test_tool, text};
+use crate::doctor::{Place, test_tool, text, words};
 
 pub(crate) const GOOD: &[u8] = b"#!/bin/sh\necho tmux 3.9\n";
 
@@ -127,7 +127,7 @@ fn the_real_ttyd_is_installed_from_a_folder_and_then_used() {
     let place = Place::new();
     let real = test_tool("ttyd");
     let output = install_ttyd(&place, real.parent().unwrap());
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", words(&output.stderr));
     let path = place.path("home/data/tools/ttyd/1.7.7/ttyd");
     assert_eq!(text(&output.stdout), format!("ttyd 1.7.7 installed: {}\n", path.display()));
     assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(&real).unwrap());
@@ -151,7 +151,7 @@ fn a_damaged_install_is_not_taken_for_a_good_one() {
     let path = place.path("home/data/tools/ttyd/1.7.7/ttyd");
     std::fs::write(&path, b"cut off").unwrap();
     let output = install_ttyd(&place, real.parent().unwrap());
-    assert!(text(&output.stdout).contains(" installed: "), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(" installed: "), "{}", words(&output.stderr));
     assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(&real).unwrap());
     assert_eq!(active(&place, "ttyd"), ["1.7.7"]);
 }
@@ -167,19 +167,19 @@ fn a_program_that_lost_its_execute_bit_is_mended_by_install_and_by_fix() {
         || std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     break_it();
     let output = install_ttyd(&place, folder);
-    assert!(text(&output.stdout).contains(" installed: "), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(" installed: "), "{}", words(&output.stderr));
     assert_eq!(mode(&path), 0o755);
     break_it();
     let fix = ["doctor", "--for", "web", "--only", "ttyd", "--fix"];
     let output = place.run("/usr/bin:/bin", &fix, &[]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", words(&output.stderr));
     assert_eq!(mode(&path), 0o755);
     // A repair that does not come about is said, and no success.
     std::fs::write(&path, b"cut off").unwrap();
     let nowhere = [&fix[..], &["--offline", "/nowhere"]].concat();
     let output = place.run("/usr/bin:/bin", &nowhere, &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("not fixed: "), "{}", text(&output.stderr));
+    assert!(words(&output.stderr).contains("not fixed: "), "{}", words(&output.stderr));
 }
 
 #[test]
@@ -190,9 +190,9 @@ fn one_install_that_fails_takes_no_other_along() {
     let install = |what: &str| {
         let args = ["doctor", "--install", what, "--offline", folder, "--json"];
         let output = place.run("/usr/bin:/bin", &args, &[]);
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{}", words(&output.stderr));
         let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        (done, text(&output.stderr))
+        (done, words(&output.stderr))
     };
     let (done, said) = install("tmux@9.9,ttyd");
     assert_eq!(done["installed"][0]["id"], "ttyd");
@@ -213,7 +213,7 @@ fn a_wrong_file_is_refused_with_both_digests_and_nothing_is_lost() {
     folder(&place, &pinned, &bytes);
     let output = install_ttyd(&place, &place.path("folder"));
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     assert!(said.contains(&pinned.sha256) && said.contains(&sha256(&bytes)), "{said}");
     assert_eq!(active(&place, "ttyd"), Vec::<String>::new());
     assert!(place.path("folder").join(pinned.file_name()).exists(), "the user's file is theirs");
@@ -224,7 +224,7 @@ fn a_folder_without_the_file_says_where_to_get_it() {
     let place = Place::new();
     let output = install_ttyd(&place, &place.path("tmp"));
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     assert!(said.contains("has no `ttyd.") && said.contains("https://github.com/"), "{said}");
 }
 
@@ -251,13 +251,19 @@ async fn the_bare_program_is_as_good_as_the_archive_when_its_digest_is_pinned() 
     assert_eq!(active(&place, "tmux"), ["3.9"]);
 }
 
-#[tokio::test]
-async fn an_archive_holds_one_regular_member_of_the_right_name_or_is_refused() {
+/// Archives that are wrong, each with what is said of it.
+pub(crate) fn bad_archives() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let good = archive(&[("tmux", GOOD)]);
-    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+    vec![
         ("symlink", odd(EntryType::Symlink, "/bin/sh"), "not a regular file"),
         ("hard link", odd(EntryType::Link, "/bin/sh"), "not a regular file"),
         ("device", odd(EntryType::Char, "x"), "not a regular file"),
+        ("block device", odd(EntryType::Block, "x"), "not a regular file"),
+        ("named pipe", odd(EntryType::Fifo, "x"), "not a regular file"),
+        ("directory", odd(EntryType::Directory, "x"), "not a regular file"),
+        ("sparse", odd(EntryType::GNUSparse, "x"), "not a regular file"),
+        ("contiguous", odd(EntryType::Continuous, "x"), "not a regular file"),
+        ("long name", odd(EntryType::GNULongName, "x"), "not a regular file"),
         ("two members", archive(&[("tmux", GOOD), ("tmux2", GOOD)]), "a second member"),
         ("the same twice", archive(&[("tmux", GOOD), ("tmux", GOOD)]), "a second member"),
         ("escape", archive(&[("../../tmux", GOOD)]), "holds `../../tmux` and not `tmux`"),
@@ -266,8 +272,12 @@ async fn an_archive_holds_one_regular_member_of_the_right_name_or_is_refused() {
         ("empty", archive(&[]), "is empty"),
         ("no archive", b"<html>not found</html>".to_vec(), "cannot be read"),
         ("cut off", good[..good.len() - 20].to_vec(), "cannot be read"),
-    ];
-    for (name, file, said) in cases {
+    ]
+}
+
+#[tokio::test]
+async fn an_archive_holds_one_regular_member_of_the_right_name_or_is_refused() {
+    for (name, file, said) in bad_archives() {
         let place = Place::new();
         let pin = pin(&file, Some("tmux"));
         let error = install_pin(&place, &pin, &folder(&place, &pin, &file)).await.unwrap_err();
@@ -367,7 +377,7 @@ async fn the_real_ttyd_comes_from_a_mirror_by_its_upstream_path() {
     let place = Place::new();
     let mirror = [("THE_LOOP_MIRROR", server.url.as_str()), ("HTTP_PROXY", "http://127.0.0.1:1")];
     let output = place.run("/usr/bin:/bin", &["doctor", "--install", "ttyd"], &mirror);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", words(&output.stderr));
     let paths = server.paths.lock().unwrap().clone();
     assert_eq!(paths.len(), 1);
     assert!(paths[0].starts_with("/tsl0922/ttyd/releases/download/1.7.7/ttyd."), "{paths:?}");
@@ -421,6 +431,23 @@ async fn ten_installs_at_once_make_one_download_and_all_succeed() {
     assert_eq!(done.iter().filter(|done| !done.was_there).count(), 1);
     assert_eq!(server.asked.load(Ordering::SeqCst), 1);
     assert_eq!(active(&place, "tmux"), ["3.9"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_processes_at_once_make_one_download_and_all_succeed() {
+    let server = Server::start(Answer::File(std::fs::read(test_tool("ttyd")).unwrap())).await;
+    let place = Place::new();
+    let start = |_| {
+        let mut command = place.command("/usr/bin:/bin", &["doctor", "--install", "ttyd"]);
+        command.env("THE_LOOP_MIRROR", &server.url).stderr(std::process::Stdio::null());
+        command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let started: Vec<_> = (0..10).map(start).collect();
+    for mut child in started {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(server.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(active(&place, "ttyd"), ["1.7.7"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -480,7 +507,7 @@ fn a_mirror_elsewhere_must_be_https() {
     let mirror = [("THE_LOOP_MIRROR", "http://mirror.example.invalid")];
     let output = place.run("/usr/bin:/bin", &["doctor", "--install", "ttyd"], &mirror);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("https only"), "{}", text(&output.stderr));
+    assert!(words(&output.stderr).contains("https only"), "{}", words(&output.stderr));
 }
 
 #[test]
@@ -489,7 +516,7 @@ fn what_is_not_pinned_is_refused_with_advice() {
     let args = ["doctor", "--install", "tmux@9.9"];
     let output = place.run("/usr/bin:/bin", &args, &[]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let said = words(&output.stderr);
     assert!(
         said.contains("no build of tmux 9.9 is pinned") && said.contains("3.7c, 3.6a"),
         "{said}"

@@ -21,8 +21,8 @@ use the_loop::doctor::{ToolId, find};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::doctor::{Place, SYSTEM, test_tool, text, wait_until};
-use crate::install::{GOOD, active, archive, folder, header, mode, pin, sha256};
+use crate::doctor::{Place, SYSTEM, test_tool, text, wait_until, words};
+use crate::install::{GOOD, active, archive, bad_archives, folder, header, mode, pin, sha256};
 
 /// What a server sends for one request.
 pub(crate) struct Reply {
@@ -30,13 +30,15 @@ pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
     /// Sends nothing more and keeps the connection.
     pub(crate) stalls: bool,
+    /// Sends a byte now and then, for as long as somebody listens.
+    pub(crate) drips: bool,
 }
 
 impl Reply {
     /// The whole file announced, and the bytes up to `end` of it sent.
     pub(crate) fn whole(file: &[u8], end: usize) -> Self {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
-        Self { head, body: file[..end].to_vec(), stalls: false }
+        Self { head, body: file[..end].to_vec(), stalls: false, drips: false }
     }
 
     /// What a server that knows ranges sends.
@@ -49,12 +51,18 @@ impl Reply {
             file.len(),
             file.len() - start,
         );
-        Self { head, body: file[start..end].to_vec(), stalls: false }
+        Self { head, body: file[start..end].to_vec(), stalls: false, drips: false }
+    }
+
+    /// A head that does not end.
+    pub(crate) fn head_alone(file: &[u8]) -> Self {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX: ", file.len());
+        Self { head, body: Vec::new(), stalls: false, drips: false }
     }
 
     pub(crate) fn status(line: &str) -> Self {
         let head = format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n\r\n");
-        Self { head, body: Vec::new(), stalls: false }
+        Self { head, body: Vec::new(), stalls: false, drips: false }
     }
 }
 
@@ -99,6 +107,9 @@ impl Server {
                     let reply = script(number, range);
                     let _ = stream.write_all(reply.head.as_bytes()).await;
                     let _ = stream.write_all(&reply.body).await;
+                    while reply.drips && stream.write_all(b"x").await.is_ok() {
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                    }
                     if reply.stalls {
                         std::future::pending::<()>().await;
                     }
@@ -108,11 +119,11 @@ impl Server {
         Self { url, asked, paths, task }
     }
 
-    fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> Source {
         Source::Mirror(self.url.clone())
     }
 
-    fn asked(&self) -> Vec<Option<usize>> {
+    pub(crate) fn asked(&self) -> Vec<Option<usize>> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -129,14 +140,18 @@ impl Progress for Silent {
     fn say(&self, _: &str) {}
 }
 
-async fn install_it(place: &Place, pin: &Pin, source: &Source) -> Result<Done, InstallError> {
+pub(crate) async fn install_it(
+    place: &Place,
+    pin: &Pin,
+    source: &Source,
+) -> Result<Done, InstallError> {
     let path = "/usr/bin:/bin";
     let env = place.env(path).with_var("THE_LOOP_DOWNLOAD_TIMEOUT", "1");
     install(&env, ToolId::Tmux, pin, &Store::new(&place.dirs(path)), source, &Silent).await
 }
 
 /// An archive of a program of this version, and its pin.
-fn build(version: &str) -> (Vec<u8>, Pin) {
+pub(crate) fn build(version: &str) -> (Vec<u8>, Pin) {
     // Enough that does not compress to be cut in pieces.
     let noise: String =
         (0..2000_u32).map(|n| sha256(&n.to_le_bytes())).collect::<Vec<_>>().join("\n# ");
@@ -304,6 +319,18 @@ async fn a_wrong_file_is_deleted_and_the_old_install_works() {
 }
 
 #[tokio::test]
+async fn whatever_is_wrong_with_an_archive_the_old_install_works_and_nothing_is_left() {
+    for (name, file, said) in bad_archives() {
+        let place = with_old().await;
+        let pin = pin(&file, Some("tmux"));
+        let error = install_it(&place, &pin, &folder(&place, &pin, &file)).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{name}: {error}");
+        assert_old_works(&place);
+        assert_eq!(names(&tools(&place)), [".lock", "3.8", "current"], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_bomb_is_refused_before_it_unpacks() {
     type Archive = Builder<GzEncoder<Vec<u8>>>;
     let gz = |fill: &dyn Fn(&mut Archive)| {
@@ -399,11 +426,11 @@ fn the_binary_of_a_running_server_is_neither_replaced_nor_removed() {
 
     let refused = place.run(SYSTEM, &["doctor", "--uninstall", "tmux"], &[]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("is in use by process "), "{}", text(&refused.stderr));
+    assert!(words(&refused.stderr).contains("is in use by process "), "{}", words(&refused.stderr));
     std::fs::remove_file(dir.join("receipt.json")).unwrap();
     let refused = again();
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stdout));
-    assert!(text(&refused.stderr).contains("is in use by process "), "{}", text(&refused.stderr));
+    assert!(words(&refused.stderr).contains("is in use by process "), "{}", words(&refused.stderr));
     assert!(tmux(&["has-session"]).status.success());
 
     assert!(tmux(&["kill-server"]).status.success());
@@ -412,11 +439,11 @@ fn the_binary_of_a_running_server_is_neither_replaced_nor_removed() {
     });
     assert!(again().status.success());
     let gone = place.run(SYSTEM, &["doctor", "--uninstall", "tmux@3.6a"], &[]);
-    assert!(gone.status.success(), "{}", text(&gone.stderr));
+    assert!(gone.status.success(), "{}", words(&gone.stderr));
     assert_eq!(names(&tools(&place)), [".lock"]);
     let nothing = place.run(SYSTEM, &["doctor", "--uninstall", "tmux"], &[]);
     assert_eq!(nothing.status.code(), Some(1));
-    assert!(text(&nothing.stderr).contains("is not installed"), "{}", text(&nothing.stderr));
+    assert!(words(&nothing.stderr).contains("is not installed"), "{}", words(&nothing.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -450,7 +477,7 @@ async fn a_kill_at_any_step_leaves_what_the_next_run_puts_right() {
         parked.wait().unwrap();
         let mirror = [("THE_LOOP_MIRROR", server.url.as_str())];
         let next = place.run("/usr/bin:/bin", &["doctor", "--install", "ttyd"], &mirror);
-        assert!(next.status.success(), "after {step}: {}", text(&next.stderr));
+        assert!(next.status.success(), "after {step}: {}", words(&next.stderr));
         let dir = place.path("home/data/tools/ttyd");
         assert_eq!(names(&dir), [".lock", "1.7.7", "current"], "after {step}");
         let real = std::fs::read(test_tool("ttyd")).unwrap();
@@ -504,7 +531,7 @@ fn a_target_that_cannot_be_used_is_named_with_the_reason() {
     ] {
         let place = Place::new();
         let Some(output) = in_namespace(&place, mounts) else { return };
-        let error = text(&output.stderr);
+        let error = words(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {error}");
         assert!(error.contains(said), "{name}: {error}");
     }
@@ -515,7 +542,7 @@ fn temporary_files_on_another_mount_do_not_matter() {
     let place = Place::new();
     let mounts = "mount -t tmpfs -o noexec,size=16k x \"$TMPDIR\"";
     let Some(output) = in_namespace(&place, mounts) else { return };
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", words(&output.stderr));
     assert_eq!(active(&place, "ttyd"), ["1.7.7"]);
 }
 
@@ -534,7 +561,7 @@ fn a_home_with_spaces_and_other_letters_and_an_open_umask_do() {
         .env("HOME", &home)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", words(&output.stderr));
     let mut todo = vec![home];
     let mut files = 0;
     while let Some(path) = todo.pop() {
@@ -561,7 +588,7 @@ fn without_home_it_does_not_fall_over() {
         .output()
         .unwrap();
     // The user's entry in the password file may have one.
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", words(&output.stderr));
 }
 
 #[tokio::test]

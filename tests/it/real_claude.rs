@@ -123,7 +123,11 @@ impl Rig {
                 && !screen.contains("stashed")
                 && !screen.contains("to cancel");
             since = is_idle.then(|| since.unwrap_or_else(std::time::Instant::now));
-            assert!(begin.elapsed() < Duration::from_mins(2), "not idle before {n}\n{screen}");
+            assert!(
+                begin.elapsed() < Duration::from_mins(2),
+                "not idle before {n}\n{screen}\n{}",
+                self.world.receiver_log()
+            );
             if screen.contains("Do you want to proceed?") {
                 self.escape().await;
             }

@@ -251,3 +251,40 @@ fn an_entry_that_a_sweep_took_behind_a_new_lock_file_is_back_and_a_removed_one_i
     assert!(registry.load(&two).unwrap().is_some());
     sweep.join().unwrap();
 }
+
+#[test]
+fn one_that_lives_on_sees_whatever_others_do_to_an_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::open(dir.path()).remembering();
+    registry.save(&record("o/r#1")).unwrap();
+    let path = dir.path().join("o+r+1.json");
+    let active = std::fs::read_to_string(&path).unwrap().replace("\"starting\"", "\"active\"");
+    let closed = active.replace("\"active\"", "\"closed\"");
+    assert_ne!(active, closed);
+    let status = || registry.load_all().records.get(&slug("o+r+1")).map(|record| record.status);
+    // At once, when the clock of the file system may not have moved; and in place,
+    // as an editor or an agent may write it.
+    for _ in 0..50 {
+        std::fs::write(&path, &closed).unwrap();
+        assert_eq!(status(), Some(SessionStatus::Closed));
+        std::fs::write(&path, &active).unwrap();
+        assert_eq!(status(), Some(SessionStatus::Active));
+    }
+    // And after it was as it is for a while.
+    let rest = || {
+        while path.metadata().unwrap().modified().unwrap().elapsed().unwrap().as_millis() < 150 {
+            std::thread::yield_now();
+        }
+    };
+    rest();
+    assert_eq!(status(), Some(SessionStatus::Active));
+    assert_eq!(status(), Some(SessionStatus::Active));
+    std::fs::write(&path, &closed).unwrap();
+    rest();
+    assert_eq!(status(), Some(SessionStatus::Closed));
+    std::fs::write(&path, "{").unwrap();
+    assert_eq!(status(), None);
+    assert_eq!(registry.load_all().broken.len(), 1);
+    std::fs::write(&path, &active).unwrap();
+    assert_eq!(status(), Some(SessionStatus::Active));
+}

@@ -27,7 +27,7 @@ pub struct Web {
     pub tmux: Tmux,
     /// `127.0.0.1:PORT`
     pub host: String,
-    registry: Registry,
+    pub registry: Registry,
 }
 
 pub fn ttyd_path() -> PathBuf {
@@ -51,6 +51,14 @@ impl Web {
     /// Starts the receiver of a world.
     pub async fn of(mut world: World) -> Self {
         world.start().await;
+        let host = Self::host(&world);
+        let (mut web, _) = Self::around(world).await;
+        web.host = host;
+        web
+    }
+
+    /// The same without a receiver, and where its state would be.
+    pub async fn around(world: World) -> (Self, StatePaths) {
         let env = env(&world.home);
         // What the program finds by its `HOME`.
         let state = world.home.join(".local/state/the-loop");
@@ -63,8 +71,7 @@ impl Web {
         let server = Server::Socket(world.tmux.socket.clone());
         let tmux = Tmux::new(tool, server, paths.instance());
         let registry = Registry::of(&paths);
-        let host = Self::host(&world);
-        Self { world, tmux, host, registry }
+        (Self { world, tmux, host: String::new(), registry }, paths)
     }
 
     /// The host and port that the receiver says.
@@ -158,17 +165,19 @@ impl Web {
 /// Asks for a path, by a connection of its own; the whole answer.
 pub async fn ask(host: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     let mut stream = TcpStream::connect(host).await.unwrap();
-    let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
-    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        head += &format!("Host: {host}\r\n");
-    }
-    for (name, value) in headers {
-        head += &format!("{name}: {value}\r\n");
-    }
-    stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+    let line = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+    stream.write_all(head(line, host, headers).as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     tokio::time::timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A request's head, with the host unless the headers have one.
+fn head(first: String, host: &str, headers: &[(&str, &str)]) -> String {
+    let has_host = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let host = [("Host", host)];
+    let all = host[usize::from(has_host)..].iter().chain(headers);
+    all.fold(first, |head, (name, value)| head + name + ": " + value + "\r\n") + "\r\n"
 }
 
 /// The status of an answer.
@@ -199,17 +208,11 @@ impl Terminal {
     pub async fn open(host: &str, path: &str, headers: &[(&str, &str)]) -> Result<Self, String> {
         let mut stream = TcpStream::connect(host).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut head = format!(
+        let line = format!(
             "GET {path} HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
         );
-        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-            head += &format!("Host: {host}\r\n");
-        }
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
-        stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+        stream.write_all(head(line, host, headers).as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
             match tokio::time::timeout(SOON, stream.read_u8()).await.unwrap() {
@@ -236,11 +239,11 @@ impl Terminal {
         match length {
             0..=125 => bytes.push(0x80 | u8::try_from(length).unwrap()),
             126..=0xffff => {
-                bytes.push(0x80 | 126);
+                bytes.push(0xfe);
                 bytes.extend(u16::try_from(length).unwrap().to_be_bytes());
             }
             _ => {
-                bytes.push(0x80 | 127);
+                bytes.push(0xff);
                 bytes.extend(length.to_be_bytes());
             }
         }

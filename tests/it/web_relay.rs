@@ -5,9 +5,17 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use the_loop::base::clock::Clock;
+use the_loop::base::dirs::Dirs;
+use the_loop::core::config::{Config, LiveConfig, Tools};
+use the_loop::doctor::{self, Tool, ToolId};
+use the_loop::serve::web::{Bound, Parts};
+use the_loop::state::inbox::Inbox;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::support::eventually;
-use crate::web_client::{Web, content};
+use crate::support::{env, eventually};
+use crate::web_client::{Web, configured, content, ttyd_path};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_typed_reaches_the_agent_and_what_it_shows_the_browser() {
@@ -153,8 +161,8 @@ async fn a_flood_of_frames_is_slowed_and_loses_no_key_and_others_do_not_feel_it(
         slowest
     };
     let ((typed, took), slowest) = tokio::join!(flood, calm);
-    let expected: String = (0..2000).map(|number| format!("{number:04}")).collect();
-    assert_eq!(String::from_utf8(typed).unwrap(), expected);
+    let expected = (0..2000).flat_map(|number| format!("{number:04}").into_bytes());
+    assert!(typed.iter().copied().eq(expected), "{}", String::from_utf8_lossy(&typed));
     assert!(took > Duration::from_secs(3), "{took:?}: nothing was slowed");
     assert!(slowest < Duration::from_secs(1), "{slowest:?} for an echo");
     assert!(std::fs::read(&quiet).unwrap().ends_with(b"<19>"));
@@ -379,4 +387,56 @@ fn resident(pid: u32) -> u64 {
 
 fn pid_of(line: &str) -> Pid {
     Pid::from_raw(line.split(' ').next().unwrap().parse().unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ttyd_that_nobody_looks_through_ends_and_the_next_who_comes_has_one_again() {
+    let (mut web, paths) = Web::around(configured("")).await;
+    let env = env(&web.world.home);
+    let dirs = Dirs::new(&env.clone().with_var("THE_LOOP_HOME", "/nonexistent")).unwrap();
+    let mut tools = Tools::default();
+    tools.ttyd.path = Some(ttyd_path());
+    let mut config = Config::default().routing.web_terminal;
+    config.port = 0;
+    let bound = Bound::bind(&config).await.unwrap();
+    bound.url().trim_start_matches("http://").trim_end_matches('/').clone_into(&mut web.host);
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    paths.prepare().unwrap();
+    let served = the_loop::serve::web::Web::new(Parts {
+        registry: web.registry.clone(),
+        inbox: Inbox::open(&paths.inbox(), Clock::System).unwrap(),
+        tmux: web.tmux.clone(),
+        ttyd: doctor::find(ToolId::Ttyd, &env, &dirs, &tools).await.unwrap(),
+        program: Tool::this_program(&env),
+        config: LiveConfig::new(Config::default()),
+        paths,
+        clock: Clock::System,
+        tasks: tasks.clone(),
+        stop: stop.clone(),
+        url: bound.url().to_owned(),
+        idle: Duration::from_millis(400),
+    });
+    let serving = tokio::spawn(bound.serve(served));
+    web.recorder("o/r#1").await;
+    for round in 0..2 {
+        let mut terminal = web.terminal("/s/o+r+1/ws").await;
+        terminal.shows("ready").await;
+        drop(terminal);
+        eventually("the viewers' session ends at once", async || {
+            (web.world.sessions() == ["loop/o+r+1"]).then_some(())
+        })
+        .await;
+        if round == 0 {
+            // Somebody came back in time: it is the same one.
+            let ttyds = async || web.processes().len();
+            assert_eq!(ttyds().await, 2, "{:?}", web.processes());
+            web.terminal("/s/o+r+1/ws").await.shows("ready").await;
+        }
+        eventually("nothing runs any more", async || web.processes().is_empty().then_some(()))
+            .await;
+    }
+    stop.cancel();
+    serving.await.unwrap();
+    tasks.close();
+    tasks.wait().await;
 }

@@ -103,6 +103,7 @@ fn open(path: &Path) -> Result<File, LockError> {
         Ok(file) if is_regular(&file) => Ok(file),
         Ok(_) => Err(refused("it is not a regular file")),
         Err(_) if path.is_symlink() => Err(refused("it is a symbolic link, and none is followed")),
+        Err(_) if path.is_dir() => Err(refused("it is a directory")),
         Err(source) => Err(io(source)),
     }
 }

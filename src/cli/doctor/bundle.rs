@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::Context;
-use crate::base::text::visible_lines;
+use super::managed::WIDTH;
+use crate::base::text::{count, push_wrapped, visible, visible_lines};
 use crate::core::config::{Config, leaves};
 use crate::doctor::{Finding, Report, ToolId};
 
@@ -43,7 +44,12 @@ pub(super) fn text(
     out.push_str("\nvariables:\n");
     for name in SHOWN {
         if let Some(value) = env.var_os(name) {
-            let _ = writeln!(out, "  {name}={}", value.to_string_lossy());
+            let mut line = format!("  {name}={}", visible(&value.to_string_lossy()));
+            if line.chars().count() > WIDTH {
+                // One entry of a list on each line: none is broken.
+                line = line.replace(':', ":\n    ");
+            }
+            let _ = writeln!(out, "{line}");
         }
     }
     for name in NAMED.iter().filter(|name| env.var_os(name).is_some()) {
@@ -53,15 +59,38 @@ pub(super) fn text(
         let routing = &config.routing;
         let _ = write!(
             out,
-            "\nconfiguration:\n  runner {}, harness {}, {} users, {} repositories\n",
+            "\nconfiguration:\n  runner {}, harness {}, {}, {}\n",
             routing.runner.as_str(),
             routing.default_harness.as_str(),
-            routing.authorized_users.len(),
-            routing.repositories.len(),
+            count(routing.authorized_users.len(), "user"),
+            match routing.repositories.len() {
+                1 => "1 repository".to_owned(),
+                number => format!("{number} repositories"),
+            },
         );
     }
     let out = redact(&visible_lines(&out), &secrets(context, config));
-    names(config, project).iter().fold(out, |out, (name, by)| replace_word(&out, name, by))
+    let out =
+        names(config, project).iter().fold(out, |out, (name, by)| replace_word(&out, name, by));
+    fitted(&out)
+}
+
+/// A placeholder can be longer than what it stands for: lines are broken again.
+fn fitted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        let inner = line.trim_start();
+        let is_command = ["run:", "or:"].iter().any(|label| inner.starts_with(label));
+        // A piece of a file with a pointer: its spaces carry the meaning.
+        if line.chars().count() <= WIDTH || is_command || line.contains(" |") {
+            out.push_str(line);
+            out.push('\n');
+        } else {
+            let head = &line[..line.len() - inner.len()];
+            push_wrapped(&mut out, head, head.len() + 2, inner, WIDTH);
+        }
+    }
+    out
 }
 
 /// What is wrong with a configuration, without what stands in it: where it
@@ -144,7 +173,7 @@ fn secrets(context: &Context, config: Option<&Config>) -> Vec<(String, &'static 
     let mut found = Vec::new();
     let mut add = |text: Option<&str>, by: &'static str| {
         // A short word would be found inside others.
-        found.extend(text.filter(|text| text.len() > 3).map(|text| (text.to_owned(), by)));
+        found.extend(text.filter(|text| text.len() > 3).map(|text| (visible(text), by)));
     };
     add(env.home().and_then(|home| home.to_str()).filter(|home| *home != "/"), "~");
     for name in ["USER", "LOGNAME"] {

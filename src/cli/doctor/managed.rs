@@ -1,5 +1,6 @@
 //! `--install`, `--uninstall` and `--list`: the tools that the-loop keeps itself.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,17 +10,17 @@ use super::Context;
 use super::notes::Notes;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
-use crate::base::files::lock::LockError;
-use crate::base::process::shell_word;
 use crate::base::terminal::table;
-use crate::base::text::visible;
+use crate::base::text::{push_wrapped, visible};
 use crate::cli::json::render;
-use crate::core::platform::{Host, Pin};
+use crate::core::platform::Host;
 use crate::doctor::install::source::Source;
 use crate::doctor::install::store::Store;
-use crate::doctor::install::{InstallError, install};
-use crate::doctor::trouble::Trouble;
+use crate::doctor::install::{InstallError, advice, install};
 use crate::doctor::{ToolId, host};
+
+/// The width of what people read.
+pub(super) const WIDTH: usize = 80;
 
 /// A tool that the program can keep, and a version of it. Written as it was asked
 /// for.
@@ -99,8 +100,10 @@ fn finish(
     as_json: bool,
     verb: &str,
     done: &[serde_json::Value],
-    mut failures: Vec<(&Wanted, Failure)>,
+    failures: Vec<(&Wanted, Failure)>,
 ) -> Result<ExitCode, Failure> {
+    let failures = failures.into_iter().map(|(wanted, failure)| (wanted, failure.wrapped(WIDTH)));
+    let mut failures: Vec<_> = failures.collect();
     if as_json {
         let mut result = json!({ "schema": 1, verb: done });
         let failed: Vec<_> = failures
@@ -114,6 +117,10 @@ fn finish(
     }
     match failures.len() {
         0 => Ok(ExitCode::SUCCESS),
+        1 if as_json => {
+            context.printer.note(failures[0].1.render(context.printer.is_verbose()).trim_end());
+            Ok(ExitCode::FAILURE)
+        }
         1 => Err(failures.remove(0).1),
         _ => {
             let names: Vec<_> = failures.iter().map(|(wanted, _)| wanted.to_string()).collect();
@@ -121,9 +128,22 @@ fn finish(
             for (_, failure) in &failures {
                 context.printer.note(failure.render(context.printer.is_verbose()).trim_end());
             }
-            Err(Failure::failed(format!("{names} were not {verb}")))
+            let failure = Failure::failed(format!("{names} were not {verb}"));
+            if as_json {
+                context.printer.note(failure.render(false).trim_end());
+                return Ok(ExitCode::FAILURE);
+            }
+            Err(failure)
         }
     }
+}
+
+/// A path behind what is said of it: on a line of its own where both do not fit.
+fn on_lines(what: &str, path: &str) -> String {
+    let path = visible(path);
+    let between =
+        if what.chars().count() + 1 + path.chars().count() > WIDTH { "\n  " } else { " " };
+    format!("{what}{between}{path}")
 }
 
 struct Line {
@@ -146,13 +166,18 @@ async fn install_one(
         remedy.commands.into_iter().chain(remedy.note).fold(failure, Failure::hint)
     })?;
     let progress = Notes::new(context);
-    let done = install(&context.env, wanted.id, pin, store, source, &progress)
-        .await
-        .map_err(|error| explain(name, pin, source, &error))?;
-    let path = done.installed.path.display();
+    let done =
+        install(&context.env, wanted.id, pin, store, source, &progress).await.map_err(|error| {
+            let hints = advice(name, pin, source, store.kept(wanted.id, pin), &error);
+            let what = format!("could not install {name} {}", pin.version);
+            hints
+                .into_iter()
+                .fold(Failure::failed(what).because(visible(&chain(&error))), Failure::hint)
+        })?;
+    let path = done.installed.path.to_string_lossy();
     let state = if done.was_there { "is already installed" } else { "installed" };
     Ok(Line {
-        text: format!("{name} {} {state}: {path}", done.installed.version),
+        text: on_lines(&format!("{name} {} {state}:", done.installed.version), &path),
         json: json!({
             "id": name,
             "version": done.installed.version,
@@ -160,66 +185,6 @@ async fn install_one(
             "wasThere": done.was_there,
         }),
     })
-}
-
-fn explain(name: &str, pin: &Pin, source: &Source, error: &InstallError) -> Failure {
-    let (version, url) = (&pin.version, &pin.url);
-    let failure =
-        Failure::failed(format!("could not install {name} {version}")).because(chain(error));
-    let elsewhere = format!("or: the-loop doctor --install {name}@{version} --offline DIR");
-    let mirror = matches!(source, Source::Mirror(_)).then_some("THE_LOOP_MIRROR");
-    match error {
-        InstallError::NotInFolder { .. } => failure.hint(format!("get it from {url}")),
-        InstallError::WrongDigest { is_web_page, .. } => {
-            let kept = "nothing was changed; what was installed before is still in its place";
-            match is_web_page {
-                true => failure
-                    .hint("a proxy or a network may want a login first: open the URL in a browser")
-                    .hint(kept),
-                false => failure.hint(kept),
-            }
-        }
-        InstallError::Status { status: 404 | 410, .. } => match mirror {
-            Some(_) => {
-                let path = url.split_once("//").and_then(|(_, rest)| rest.split_once('/'));
-                let path = path.map_or(url.as_str(), |(_, path)| path);
-                failure
-                    .hint(format!("the mirror must hold /{path}"))
-                    .hint(format!("or unset THE_LOOP_MIRROR: it is at {url}"))
-            }
-            None => failure.hint("the release may have been taken away").hint(elsewhere),
-        },
-        InstallError::Status { status: 401 | 403 | 407, .. } => {
-            failure.hint("the server, or a proxy before it, wants to know who asks").hint(elsewhere)
-        }
-        InstallError::Certificate { .. } => failure
-            .hint("SSL_CERT_FILE names a file with the authorities that are trusted")
-            .hint(elsewhere),
-        InstallError::Download { .. } if mirror.is_some() => failure
-            .hint("is THE_LOOP_MIRROR right? Then run it again: what came is kept")
-            .hint(elsewhere),
-        InstallError::Download { .. }
-        | InstallError::Status { .. }
-        | InstallError::TooManyTries { .. } => failure
-            .hint("run it again: what came is kept")
-            .hint("where a proxy is needed, HTTPS_PROXY names it")
-            .hint(elsewhere),
-        InstallError::DoesNotRun { why, .. } if matches!(**why, Trouble::Denied) => {
-            failure.hint("set THE_LOOP_HOME to a directory from which programs can be run")
-        }
-        InstallError::File { .. } => {
-            failure.hint("`the-loop doctor --only disk` says what stands in the way there")
-        }
-        InstallError::Lock { source: LockError::Io { path, .. }, .. } if is_odd(path) => {
-            failure.hint(format!("remove it: rm {}", shell_word(&path.to_string_lossy())))
-        }
-        _ => failure,
-    }
-}
-
-/// Whether something stands at the place of a lock that can be none.
-fn is_odd(lock: &Path) -> bool {
-    fs_err::symlink_metadata(lock).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
 /// Takes managed tools away.
@@ -241,14 +206,16 @@ pub(super) async fn uninstall_all(
                     let path = installed.path.display().to_string();
                     let version = installed.version;
                     if !as_json {
-                        context.printer.data(&format!("{name} {version} removed: {path}"))?;
+                        context
+                            .printer
+                            .data(&on_lines(&format!("{name} {version} removed:"), &path))?;
                     }
                     removed.push(json!({ "id": name, "version": version, "path": path }));
                 }
             }
             Err(error) => {
-                let failure =
-                    Failure::refused(format!("{wanted} was not removed")).because(chain(&error));
+                let failure = Failure::refused(format!("{wanted} was not removed"))
+                    .because(visible(&chain(&error)));
                 let failure = match error {
                     InstallError::InUse { .. } => failure.hint("end what uses it, then again"),
                     _ => failure.hint("`the-loop doctor --list` shows what is installed"),
@@ -263,25 +230,35 @@ pub(super) async fn uninstall_all(
 /// Shows the managed tools.
 pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<ExitCode, Failure> {
     let store = Store::new(dirs);
-    let (mut rows, mut all) = (Vec::new(), Vec::new());
+    let (mut rows, mut all, mut faults) = (Vec::new(), Vec::new(), String::new());
     for id in installable() {
         let current = store.current(id);
         for installed in store.installed(id) {
             let is_current = Some(&installed.version) == current.as_ref();
             let holder = store.holder(id, &installed);
+            let fault = store.fault(id, &installed);
+            if let Some(fault) = &fault {
+                let again =
+                    format!("the-loop doctor --install {}@{}", id.as_str(), installed.version);
+                let what = format!("{} {} {fault}; it is not run", id.as_str(), installed.version);
+                push_wrapped(&mut faults, "", 2, &what, WIDTH);
+                let _ = writeln!(faults, "hint: {again}");
+            }
             all.push(json!({
                 "id": id.as_str(),
                 "version": installed.version,
                 "path": installed.path.to_string_lossy(),
                 "current": is_current,
                 "usedBy": holder,
+                "fault": fault,
             }));
-            let state = match (is_current, holder) {
-                (true, None) => "current".to_owned(),
-                (true, Some(holder)) => format!("current, used by {holder}"),
-                (false, None) => String::new(),
-                (false, Some(holder)) => format!("used by {holder}"),
-            };
+            let holder = holder.map(|holder| format!("used by {holder}"));
+            let states = [
+                is_current.then(|| "current".to_owned()),
+                fault.map(|_| "not usable".to_owned()),
+                holder,
+            ];
+            let state = states.into_iter().flatten().collect::<Vec<_>>().join(", ");
             rows.push(vec![id.as_str().to_owned(), installed.version, state]);
         }
     }
@@ -290,8 +267,11 @@ pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<Exit
     } else if rows.is_empty() {
         context.printer.note("no tool is installed by the-loop");
     } else {
-        let text = table(&["TOOL", "VERSION", "STATE"], &rows, 80);
+        let text = table(&["TOOL", "VERSION", "STATE"], &rows, WIDTH);
         context.printer.data(text.trim_end())?;
+    }
+    if !faults.is_empty() {
+        context.printer.note(faults.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }

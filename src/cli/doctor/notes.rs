@@ -5,7 +5,9 @@ use std::sync::Mutex;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
+use super::managed::WIDTH;
 use crate::base::terminal::Printer;
+use crate::base::text::push_wrapped;
 use crate::cli::Context;
 use crate::doctor::install::Progress;
 
@@ -28,7 +30,16 @@ impl Notes {
 impl Progress for Notes {
     fn say(&self, text: &str) {
         self.done();
-        self.printer.note(text);
+        let mut lines = String::new();
+        for line in text.lines() {
+            if line.chars().count() > WIDTH && !line.starts_with(' ') {
+                push_wrapped(&mut lines, "", 2, line, WIDTH);
+            } else {
+                lines.push_str(line);
+                lines.push('\n');
+            }
+        }
+        self.printer.note(lines.trim_end());
     }
 
     fn bytes(&self, here: u64, of: Option<u64>) {

@@ -189,7 +189,7 @@ async fn check(
         None => doctor::find(ToolId::Tmux, &context.env, &dirs, &config.tools).await,
     };
     if tmux.is_none() && config.routing.runner == RunnerKind::Tmux {
-        return Err(Failure::refused("tmux was not found").hint("run `the-loop doctor`"));
+        return Err(Failure::refused("tmux was not found").hint(context.says_why("tmux")));
     }
     let git = match report.tool(ToolId::Git) {
         Some(tool) => Some(tool.clone()),

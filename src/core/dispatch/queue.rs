@@ -1,7 +1,7 @@
 //! The queue of one session: what is urgent goes before what is not, each in
 //! order of arrival, and what waits together is told together.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use crate::base::ids::DeliveryId;
 
@@ -17,6 +17,8 @@ const MAX_TOGETHER_BYTES: usize = 16 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     jobs: VecDeque<Queued>,
+    /// Theirs, because every delivery is looked for when it comes.
+    deliveries: HashSet<DeliveryId>,
 }
 
 /// A job that waits or is under way.
@@ -52,7 +54,7 @@ impl Queue {
     }
 
     pub(super) fn holds(&self, delivery: &DeliveryId) -> bool {
-        self.jobs.iter().any(|queued| queued.delivery == *delivery)
+        self.deliveries.contains(delivery)
     }
 
     pub(super) fn head(&self) -> Option<&Queued> {
@@ -78,6 +80,7 @@ impl Queue {
             let before = |other: &&Queued| other.begun || other.now;
             at = from + self.jobs.iter().skip(from).take_while(before).count();
         }
+        self.deliveries.insert(queued.delivery.clone());
         self.jobs.insert(at, queued);
     }
 
@@ -165,12 +168,24 @@ impl Queue {
     }
 
     pub(super) fn drop_first(&mut self, number: usize) -> impl Iterator<Item = Queued> {
-        self.jobs.drain(..number.min(self.jobs.len()))
+        let kept = self.jobs.split_off(number.min(self.jobs.len()));
+        self.keep(kept)
     }
 
     /// Drops all but the first `number`.
     pub(super) fn drop_behind(&mut self, number: usize) -> impl Iterator<Item = Queued> {
-        self.jobs.drain(number.min(self.jobs.len())..)
+        let behind = self.jobs.split_off(number.min(self.jobs.len()));
+        let kept = std::mem::replace(&mut self.jobs, behind);
+        self.keep(kept)
+    }
+
+    /// Keeps these, and gives back the others.
+    fn keep(&mut self, kept: VecDeque<Queued>) -> impl Iterator<Item = Queued> {
+        let dropped = std::mem::replace(&mut self.jobs, kept);
+        for queued in &dropped {
+            self.deliveries.remove(&queued.delivery);
+        }
+        dropped.into_iter()
     }
 
     /// Whether the session's end waits behind the first.

@@ -1,4 +1,5 @@
-//! Whether state and tools can be written, and how much of them fits.
+//! Whether state, tools and temporary files can be written, and how much of them
+//! fits.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,15 +9,15 @@ use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
 use super::Scene;
 use crate::base::process::shell_word;
-use crate::base::text::visible;
+use crate::base::text::path_text;
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
+use crate::doctor::install::store::Store;
+use crate::doctor::tool::ToolId;
 
 const ID: &str = "disk.space";
 const MIB: u64 = 1024 * 1024;
-/// Below this, nothing can be recorded for long.
-const DISK_ERROR: u64 = 50 * MIB;
-const DISK_WARNING: u64 = 500 * MIB;
+const INODES_ERROR: u64 = 20;
 const INODES_WARNING: u64 = 1000;
 /// What to do where nothing can be made.
 const ELSEWHERE: &str =
@@ -24,9 +25,13 @@ const ELSEWHERE: &str =
 
 pub(super) fn disk(scene: &Scene) -> Vec<Finding> {
     let state = scene.project.state.as_deref().unwrap_or(&scene.dirs.state);
+    let store = Store::new(&scene.dirs);
+    let tools = ToolId::ALL.map(|id| store.tool_dir(id));
+    // Only what stands in the way there is of interest: the room is that of all.
+    let tools = tools.iter().filter(|dir| base_of(dir).is_err());
     let mut findings: Vec<Finding> = Vec::new();
-    for dir in [state, &scene.dirs.data] {
-        let finding = room(scene, dir);
+    for dir in [state, store.root()].into_iter().chain(tools.map(PathBuf::as_path)) {
+        let finding = room(scene, dir, &OURS);
         // Most often both are on one file system: that is said once.
         match findings.iter_mut().find(|there| there.what == finding.what) {
             Some(there) if there.evidence != finding.evidence => {
@@ -36,47 +41,101 @@ pub(super) fn disk(scene: &Scene) -> Vec<Finding> {
             None => findings.push(finding),
         }
     }
+    findings.push(temporary(scene));
     findings
 }
 
-fn room(scene: &Scene, dir: &Path) -> Finding {
+/// What is kept in a place, and how much room that needs.
+struct Use {
+    what: &'static str,
+    error: u64,
+    warning: u64,
+    elsewhere: &'static str,
+}
+
+const OURS: Use =
+    Use { what: "state and tools", error: 50 * MIB, warning: 500 * MIB, elsewhere: ELSEWHERE };
+const TEMPORARY: Use = Use {
+    what: "temporary files",
+    error: MIB,
+    warning: 50 * MIB,
+    elsewhere: "set TMPDIR to a directory of yours",
+};
+
+/// The directory for temporary files of whatever is started.
+fn temporary(scene: &Scene) -> Finding {
+    let asked = scene.env.var_os("TMPDIR").map(PathBuf::from);
+    let dir = match asked {
+        Some(dir) if dir.is_absolute() && dir.is_dir() => dir,
+        Some(dir) => {
+            let shown = path_text(&dir);
+            let what = format!("TMPDIR is {shown}, which is no directory for temporary files");
+            return Finding::new(ID, Severity::Warning, what)
+                .remedy(Remedy::command("unset TMPDIR"));
+        }
+        None => "/tmp".into(),
+    };
+    room(scene, &dir, &TEMPORARY)
+}
+
+fn room(scene: &Scene, dir: &Path, of: &Use) -> Finding {
     let there = match base_of(dir) {
         Ok(there) => there,
         Err(Obstacle { at, why }) => {
-            let shown = visible(&at.to_string_lossy());
+            let shown = path_text(&at);
             let what = format!("{shown} {why}: nothing can be kept below it");
-            return Finding::new(ID, Severity::Error, what)
-                .shown_by(visible(&dir.to_string_lossy()))
-                .remedy(Remedy::note(ELSEWHERE));
+            let mut remedy = Remedy::note(of.elsewhere);
+            if at.starts_with(&scene.dirs.data) || at.starts_with(&scene.dirs.state) {
+                remedy.commands.push(away(&at));
+                remedy.note = None;
+            }
+            return Finding::new(ID, Severity::Error, what).shown_by(path_text(dir)).remedy(remedy);
         }
     };
-    let shown = visible(&there.to_string_lossy());
+    let shown = path_text(&there);
     let stat = match statvfs(&there) {
         Ok(stat) => stat,
         Err(error) => return Finding::unchecked(ID, format!("{shown}: {error}")),
     };
     if stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
-        let what = "state and tools are on a read-only file system";
-        let note = format!("make it writable, or {ELSEWHERE}");
+        let what = format!("{} are on a read-only file system", of.what);
+        let note = format!("make it writable, or {}", of.elsewhere);
         return Finding::new(ID, Severity::Error, what).shown_by(shown).remedy(Remedy::note(note));
     }
     if access(&there, Access::WRITE_OK | Access::EXEC_OK).is_err() {
-        return refused(scene, &there);
+        return refused(scene, &there, of);
     }
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    let few_files = stat.f_files > 0 && stat.f_favail < INODES_WARNING;
-    let told = format!("{} MiB are free", free / MIB);
-    let remedy = Remedy::command(format!("df -h {}", shell_word(&there.to_string_lossy())));
-    let (severity, what) = if free < DISK_ERROR {
-        (Severity::Error, format!("only {told} for state and tools"))
-    } else if free < DISK_WARNING {
-        (Severity::Warning, format!("only {told} for state and tools"))
-    } else if few_files {
-        (Severity::Warning, format!("only {} more files fit", stat.f_favail))
+    let files = Some(stat.f_favail).filter(|_| stat.f_files > 0).unwrap_or(u64::MAX);
+    let told = format!("{} MiB are free for {}", free / MIB, of.what);
+    let few = format!("only {files} more files fit for {}", of.what);
+    let word = shell_word(&there.to_string_lossy());
+    let (severity, what, command) = if files < INODES_ERROR {
+        (Severity::Error, few, format!("df -i {word}"))
+    } else if free < of.error {
+        (Severity::Error, format!("only {told}"), format!("df -h {word}"))
+    } else if free < of.warning {
+        (Severity::Warning, format!("only {told}"), format!("df -h {word}"))
+    } else if files < INODES_WARNING {
+        (Severity::Warning, few, format!("df -i {word}"))
     } else {
-        return Finding::new(ID, Severity::Ok, format!("{told} for state and tools"));
+        return Finding::new(ID, Severity::Ok, told);
     };
+    let note =
+        (severity == Severity::Error).then(|| format!("make room there, or {}", of.elsewhere));
+    let remedy = Remedy { commands: vec![command], note };
     Finding::new(ID, severity, what).shown_by(shown).remedy(remedy)
+}
+
+/// The command that moves what stands in the way out of it.
+pub(in crate::doctor) fn away(at: &Path) -> String {
+    let beside = |number: u32| {
+        let mut name = at.as_os_str().to_owned();
+        name.push(if number == 0 { ".away".to_owned() } else { format!(".away{number}") });
+        PathBuf::from(name)
+    };
+    let to = (0..100).map(beside).find(|to| fs::symlink_metadata(to).is_err()).unwrap_or_default();
+    format!("mv {} {}", shell_word(&at.to_string_lossy()), shell_word(&to.to_string_lossy()))
 }
 
 /// What stands where a directory is needed.
@@ -101,8 +160,8 @@ fn base_of(dir: &Path) -> Result<PathBuf, Obstacle> {
 }
 
 /// About a directory in which this user may make nothing.
-fn refused(scene: &Scene, there: &Path) -> Finding {
-    let shown = visible(&there.to_string_lossy());
+fn refused(scene: &Scene, there: &Path, of: &Use) -> Finding {
+    let shown = path_text(there);
     let word = shell_word(&there.to_string_lossy());
     let what = format!("this user may not write to {shown}: nothing can be kept there");
     let own = rustix::process::geteuid().as_raw();
@@ -117,7 +176,7 @@ fn refused(scene: &Scene, there: &Path) -> Finding {
             let command = format!("chown -R {own} {word}");
             Remedy { commands: vec![scene.host.as_root(&command)], note: None }
         }
-        _ => Remedy::note(ELSEWHERE),
+        _ => Remedy::note(of.elsewhere),
     };
     let finding = Finding::new(ID, Severity::Error, what).remedy(remedy);
     match owner(there) {

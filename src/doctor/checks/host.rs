@@ -1,7 +1,7 @@
 //! `PATH`, locale, terminal, limits.
 
 use super::Scene;
-use crate::base::text::visible;
+use crate::base::text::{path_text, visible};
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::path::{self, Judge};
@@ -17,14 +17,14 @@ pub(super) fn path(scene: &Scene) -> Vec<Finding> {
     let mut entries = Vec::new();
     let mut programs = Vec::new();
     for (dir, why) in path::judged(&scene.env) {
-        let shown = visible(&dir.to_string_lossy());
+        let shown = path_text(&dir);
         match why {
             Some(why) if shown.is_empty() => entries.push(format!("(an empty entry): {why}")),
             Some(why) => entries.push(format!("{shown}: {why}")),
             None => programs.extend(ToolId::ALL.iter().filter_map(|id| {
                 let program = dir.join(id.as_str());
                 let why = judge.judge(&program)?;
-                Some(format!("{}: {why}", visible(&program.to_string_lossy())))
+                Some(format!("{}: {why}", path_text(&program)))
             })),
         }
     }

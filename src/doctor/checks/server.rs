@@ -11,12 +11,13 @@ use fs_err as fs;
 use super::{Project, Scene, if_tmux};
 use crate::base::env::Env;
 use crate::base::process::shell_word;
-use crate::base::text::visible;
+use crate::base::text::{path_text, visible};
 use crate::core::platform::{Remedy, Version};
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::listener::listener;
 use crate::doctor::probe;
 use crate::doctor::repair::Repair;
+use crate::doctor::resolve::by_others;
 use crate::doctor::tool::{Origin, Tool, ToolId};
 
 /// How long a running server may take to tell its version. A client of another
@@ -38,17 +39,15 @@ pub(super) fn socket_dir(scene: &Scene) -> Vec<Finding> {
     let id = "tmux.socketDir";
     let asked = scene.env.var_os("TMUX_TMPDIR").map(PathBuf::from);
     if let Some(asked) = asked.filter(|dir| !dir.is_dir()) {
-        let what = format!(
-            "TMUX_TMPDIR is {}, which is not there: tmux uses /tmp",
-            visible(&asked.to_string_lossy())
-        );
+        let what =
+            format!("TMUX_TMPDIR is {}, which is not there: tmux uses /tmp", path_text(&asked));
         return vec![
             Finding::new(id, if_tmux(&scene.needs, Severity::Warning), what)
                 .remedy(Remedy::command("unset TMUX_TMPDIR")),
         ];
     }
     let dir = sockets(&scene.env);
-    let shown = visible(&dir.to_string_lossy());
+    let shown = path_text(&dir);
     let bad = if_tmux(&scene.needs, Severity::Error);
     vec![match fs::symlink_metadata(&dir) {
         Err(_) => Finding::new(id, Severity::Ok, "tmux makes its directory of sockets"),
@@ -113,6 +112,9 @@ async fn running(env: &Env, tool: &Tool, socket: &Path) -> Result<Option<Running
                 inode(path).is_some() && inode(path) == inode(&through)
             })
             .unwrap_or(through);
+        if let Some(why) = by_others(&path, Origin::Configured) {
+            return Err(format!("its program {} {why}", path_text(&path)));
+        }
         let own = Tool::candidate("tmux", &path, Origin::System, env);
         let version = probe::version(ToolId::Tmux, &own).await.map_err(|why| why.to_string())?;
         let own = Some(own.with_version(version.clone()));
@@ -135,7 +137,7 @@ pub(super) async fn skew(env: &Env, project: &Project, tmux: Option<&Tool>) -> V
         return Vec::new();
     };
     let socket = socket(env, project);
-    let shown = visible(&socket.to_string_lossy());
+    let shown = path_text(&socket);
     vec![match running(env, tool, &socket).await {
         Ok(None) => return Vec::new(),
         Err(why) => {

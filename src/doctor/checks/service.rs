@@ -6,7 +6,7 @@ use std::path::Path;
 use fs_err as fs;
 
 use super::Scene;
-use crate::base::text::visible;
+use crate::base::text::{path_text, visible};
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
 
@@ -54,7 +54,7 @@ fn kill_mode(scene: &Scene) -> Vec<Finding> {
         let value = |line: &str| Some(line.trim().strip_prefix("KillMode=")?.trim().to_owned());
         let mode = text.lines().filter_map(value).next_back();
         let mode = mode.unwrap_or_else(|| "control-group".to_owned());
-        let shown = visible(&unit.to_string_lossy());
+        let shown = path_text(&unit);
         findings.push(if mode == "process" {
             Finding::new(id, Severity::Ok, "a restart of the service ends no agent").shown_by(shown)
         } else {

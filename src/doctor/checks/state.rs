@@ -11,10 +11,11 @@ use fs_err as fs;
 use super::Scene;
 use crate::base::files::lock::is_held;
 use crate::base::process::shell_word;
-use crate::base::text::{count, visible};
+use crate::base::text::{count, path_text, visible};
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::install::store::Store;
+use crate::doctor::path::{self, Judge, Open};
 use crate::doctor::repair::Repair;
 use crate::doctor::tool::ToolId;
 
@@ -33,7 +34,7 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
         let command = format!("export {name}=\"$(openssl rand -hex 32)\"");
         return vec![Finding::new(id, Severity::Warning, what).remedy(Remedy::command(command))];
     };
-    let shown = visible(&file.to_string_lossy());
+    let shown = path_text(file);
     let own = rustix::process::geteuid().as_raw();
     vec![match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -134,6 +135,14 @@ fn about_port(address: SocketAddr, error: Option<io::ErrorKind>, held: bool) -> 
 pub(super) fn state(scene: &Scene) -> Vec<Finding> {
     let Some(dir) = scene.project.state.as_deref() else { return Vec::new() };
     let mut findings = modes(scene, dir);
+    let mut open = Judge::of_places().open(dir);
+    // Its own mode was looked at above.
+    open.retain(|open| open.path != dir);
+    if !open.is_empty() {
+        findings.retain(|found| found.severity != Severity::Ok);
+        let shown = path_text(dir);
+        findings.push(replaceable("state.modes", format!("others could replace {shown}"), &open));
+    }
     findings.extend(locks(scene));
     findings
 }
@@ -142,7 +151,7 @@ pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
     let id = "state.inbox";
     let Some((file, look)) = &scene.project.inbox else { return Vec::new() };
     let seen = look(file);
-    let shown = visible(&file.to_string_lossy());
+    let shown = path_text(file);
     let mut findings = Vec::new();
     if let Some(trouble) = seen.trouble {
         let note = "the next start of the receiver keeps the file aside and takes over what can \
@@ -158,13 +167,35 @@ pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
         let note = "what could not is only in the file that was kept: look into it, then move it \
                     away";
         let mut finding = Finding::new(id, Severity::Note, what).remedy(Remedy::note(note));
-        finding.evidence = seen.kept.iter().map(|path| visible(&path.to_string_lossy())).collect();
+        finding.evidence = seen.kept.iter().map(|path| path_text(path)).collect();
         findings.push(finding);
     }
     if findings.is_empty() {
         findings.push(Finding::new(id, Severity::Ok, "the stored deliveries can be read"));
     }
     findings
+}
+
+/// About a place of ours that others could replace.
+fn replaceable(id: &str, what: String, open: &[Open]) -> Finding {
+    let mut finding = Finding::new(id, Severity::Error, what).remedy(path::remedy(open));
+    finding.evidence = open.iter().map(|open| open.why.clone()).collect();
+    match path::closable(open) {
+        own if own.is_empty() => finding,
+        own => finding.fix(Repair::Close(own)),
+    }
+}
+
+pub(super) fn tools(scene: &Scene) -> Vec<Finding> {
+    let id = "tools.private";
+    let root = Store::new(&scene.dirs).root().to_path_buf();
+    let open = Judge::of_places().open(&root);
+    if open.is_empty() {
+        let what = "nobody else can change what the-loop installs";
+        return vec![Finding::new(id, Severity::Ok, what)];
+    }
+    let shown = path_text(&root);
+    vec![replaceable(id, format!("others could change what the-loop installs in {shown}"), &open)]
 }
 
 fn modes(scene: &Scene, dir: &Path) -> Vec<Finding> {
@@ -177,7 +208,7 @@ fn modes(scene: &Scene, dir: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     for path in std::iter::once(dir.to_path_buf()).chain(files.take(FILES)) {
         let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-        let shown = visible(&path.to_string_lossy());
+        let shown = path_text(&path);
         if meta.uid() != own {
             let what = format!("{shown} belongs to the user {}", meta.uid());
             let word = shell_word(&path.to_string_lossy());
@@ -218,7 +249,7 @@ fn locks(scene: &Scene) -> Option<Finding> {
     let what = "the socket of a receiver that died is left; the next start replaces it";
     Some(
         Finding::new(id, Severity::Note, what)
-            .shown_by(visible(&control.to_string_lossy()))
+            .shown_by(path_text(control))
             .remedy(Remedy::command("the-loop doctor --fix --only state.locks"))
             .fix(Repair::StaleSocket { socket: control.clone(), lock: lock.clone() }),
     )
@@ -235,11 +266,12 @@ pub(super) fn litter(scene: &Scene) -> Vec<Finding> {
         }
         let name = tool.as_str();
         let pieces = count(litter.len(), "piece");
-        let what = format!("{pieces} of a broken install of {name} are left");
+        let verb = if litter.len() == 1 { "is" } else { "are" };
+        let what = format!("{pieces} of a broken install of {name} {verb} left");
         let mut finding = Finding::new(id, Severity::Note, what)
             .remedy(Remedy::command("the-loop doctor --fix --only tools.litter"))
             .fix(Repair::Litter(tool));
-        finding.evidence = litter.iter().map(|path| visible(&path.to_string_lossy())).collect();
+        finding.evidence = litter.iter().map(|path| path_text(path)).collect();
         findings.push(finding);
     }
     if findings.is_empty() {

@@ -1,31 +1,30 @@
 //! Downloads one file into a partial whose name carries the pinned digest, so
 //! that a later try, of this process or of another, may go on where an earlier
-//! one was cut off. The only maker of HTTP clients for downloads.
+//! one was cut off.
 
 use std::io::{Read, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fs_err as fs;
 use reqwest::header::{self, HeaderMap};
-use reqwest::{Client, Response, StatusCode, Url, redirect};
+use reqwest::{Response, StatusCode, Url};
 use sha2::{Digest, Sha256};
 
-use super::source::{is_allowed, is_loopback, shown};
+use super::follow::{Asking, Refused};
+use super::pace::{Pace, least};
+use super::source::shown;
 use super::{InstallError, Progress, checkpoint, file_error};
 use crate::base::env::Env;
-use crate::base::failure::{chain, plain};
-use crate::base::text::{cap, visible};
+use crate::base::failure::chain;
+use crate::base::text::{cap, count, visible};
 
-/// How long a server may take to be reached.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
-/// How long it may be silent, unless [`SILENCE`] says otherwise.
+/// How long a server may be silent, unless [`SILENCE`] says otherwise.
 const READ_DEADLINE: Duration = Duration::from_secs(30);
-/// How long one try may take as a whole.
-const DEADLINE: Duration = Duration::from_mins(10);
+/// How many times as long all tries together may take.
+const WHOLE: u32 = 20;
 /// The variable that says how many seconds a server may be silent.
 const SILENCE: &str = "THE_LOOP_DOWNLOAD_TIMEOUT";
-const REDIRECTS: usize = 5;
 /// How many tries in a row may bring nothing new, after the first.
 const RETRIES: u32 = 3;
 /// How many tries there are at all.
@@ -56,6 +55,15 @@ enum Stop {
     Again(InstallError, Option<Duration>),
 }
 
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Final(error) => Self::Final(error),
+            Refused::Again(error) => Self::Again(error, None),
+        }
+    }
+}
+
 impl From<InstallError> for Stop {
     fn from(error: InstallError) -> Self {
         Self::Final(error)
@@ -67,7 +75,17 @@ impl Download<'_> {
     /// file, which may be another than the pinned one.
     pub(super) async fn run(&self) -> Result<String, InstallError> {
         let silence = silence(self.env)?;
-        let client = client(self.url, silence).map_err(|error| self.failed(&error))?;
+        let limit = silence * WHOLE;
+        if let Ok(result) = tokio::time::timeout(limit, self.tries(silence)).await {
+            return result;
+        }
+        self.progress.done();
+        let why = format!("it was not over within {} s", limit.as_secs());
+        Err(InstallError::Download { url: shown(self.url), why })
+    }
+
+    async fn tries(&self, silence: Duration) -> Result<String, InstallError> {
+        let asking = Asking::new(self.env, self.url, silence)?;
         let mut part = Part::open(self.file, self.limit)?;
         let mut resumed = part.length > 0;
         if self.is_pinned(&part.digest()) {
@@ -78,7 +96,7 @@ impl Download<'_> {
         }
         let (mut furthest, mut in_vain) = (part.length, 0_u32);
         for _ in 0..TRIES {
-            let stop = match self.attempt(&client, &mut part).await {
+            let stop = match self.attempt(&asking, silence, &mut part).await {
                 Ok(()) if resumed && !self.is_pinned(&part.digest()) => {
                     // The older part was of another file: once more from the start.
                     self.progress.say("what was left of an earlier download does not fit");
@@ -97,7 +115,9 @@ impl Download<'_> {
                 Stop::Final(error) => return Err(error),
                 Stop::Again(error, asked) => (error, asked),
             };
-            in_vain = if part.length > furthest { 0 } else { in_vain + 1 };
+            // A few bytes more are no way forward either.
+            let forward = part.length >= furthest.saturating_add(least(silence));
+            in_vain = if forward { 0 } else { in_vain + 1 };
             furthest = furthest.max(part.length);
             let pause = asked.unwrap_or(PAUSE * 2_u32.pow(in_vain.saturating_sub(1)));
             if in_vain > RETRIES || pause > LONGEST_PAUSE {
@@ -114,37 +134,37 @@ impl Download<'_> {
         Err(InstallError::TooManyTries { url: shown(self.url) })
     }
 
-    async fn attempt(&self, client: &Client, part: &mut Part<'_>) -> Result<(), Stop> {
-        let mut request = client.get(self.url.clone());
-        if part.length > 0 {
-            request = request.header(header::RANGE, format!("bytes={}-", part.length));
-        }
-        let response = request.send().await.map_err(|error| {
-            let again = !error.is_redirect() && !error.is_builder();
-            let error = self.failed(&error);
-            let again = again && !matches!(error, InstallError::Certificate { .. });
-            if again { Stop::Again(error, None) } else { Stop::Final(error) }
-        })?;
+    async fn attempt(
+        &self,
+        asking: &Asking<'_>,
+        silence: Duration,
+        part: &mut Part<'_>,
+    ) -> Result<(), Stop> {
+        let (response, from) = asking.ask(part.length).await.map_err(Stop::from)?;
         let status = response.status();
         let refused = || InstallError::Status { url: shown(self.url), status: status.as_u16() };
         match status {
             StatusCode::PARTIAL_CONTENT if range_start(response.headers()) == Some(part.length) => {
-                self.take(response, part).await
+                self.take(asking, &from, silence, response, part).await
             }
             // Not the range that was asked for: without one then.
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
+                let error = match status {
+                    StatusCode::PARTIAL_CONTENT => self.another_part(&response, part.length),
+                    _ => refused(),
+                };
                 let had_some = part.length > 0;
                 part.restart()?;
                 if had_some {
-                    Err(Stop::Again(refused(), Some(Duration::ZERO)))
+                    Err(Stop::Again(error, Some(Duration::ZERO)))
                 } else {
-                    Err(Stop::Final(refused()))
+                    Err(Stop::Final(error))
                 }
             }
             status if status.is_success() => {
                 // The server knows no ranges: this is the whole file.
                 part.restart()?;
-                self.take(response, part).await
+                self.take(asking, &from, silence, response, part).await
             }
             StatusCode::REQUEST_TIMEOUT
             | StatusCode::TOO_EARLY
@@ -159,13 +179,35 @@ impl Download<'_> {
         }
     }
 
+    /// What is to be said of a part that was not asked for.
+    fn another_part(&self, response: &Response, start: u64) -> InstallError {
+        let sent = response.headers().get(header::CONTENT_RANGE);
+        let sent = sent.map(|sent| String::from_utf8_lossy(sent.as_bytes()).into_owned());
+        let sent = sent.map_or_else(|| "no range".to_owned(), |sent| cap(&visible(&sent), 40));
+        let why =
+            format!("bytes from {start} on were asked for, and a part came that says `{sent}`");
+        InstallError::Download { url: shown(self.url), why }
+    }
+
     /// Takes a body to its end.
-    async fn take(&self, mut response: Response, part: &mut Part<'_>) -> Result<(), Stop> {
-        let too_long = || InstallError::TooLarge { from: shown(self.url), limit: self.limit };
+    async fn take(
+        &self,
+        asking: &Asking<'_>,
+        from: &Url,
+        silence: Duration,
+        mut response: Response,
+        part: &mut Part<'_>,
+    ) -> Result<(), Stop> {
+        let too_long = || InstallError::TooLarge {
+            from: shown(self.url),
+            limit: self.limit,
+            expected: self.pinned.first().copied().unwrap_or_default().to_owned(),
+        };
         let whole = response.content_length().map(|length| part.length.saturating_add(length));
         if whole.is_some_and(|whole| whole > self.limit) {
             return Err(Stop::Final(too_long()));
         }
+        let mut pace = Pace::new(silence, Instant::now(), part.length);
         loop {
             match response.chunk().await {
                 Ok(None) => return Ok(()),
@@ -173,54 +215,25 @@ impl Download<'_> {
                     return Err(Stop::Final(too_long()));
                 }
                 Ok(Some(chunk)) => part.write(&chunk)?,
-                Err(error) => return Err(Stop::Again(self.failed(&error), None)),
+                Err(error) => return Err(asking.failed(&error, from, None).into()),
             }
             self.progress.bytes(part.length, whole);
+            if let Some((came, passed)) = pace.too_slow(Instant::now(), part.length) {
+                let host = from.host_str().unwrap_or_default();
+                let why = format!(
+                    "{host} is too slow: {} in {} s",
+                    count(usize::try_from(came).unwrap_or(usize::MAX), "byte"),
+                    passed.as_secs()
+                );
+                let error = InstallError::Download { url: shown(self.url), why };
+                return Err(Stop::Again(error, None));
+            }
             checkpoint::reach(self.env, "downloading").await;
         }
     }
 
-    /// The variable that names a proxy for this URL.
-    fn proxy(&self) -> Option<&'static str> {
-        let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-        let is_set = |name: &&str| self.env.var_os(name).is_some();
-        names.into_iter().find(is_set).filter(|_| !is_loopback(self.url))
-    }
-
     fn is_pinned(&self, digest: &str) -> bool {
         self.pinned.contains(&digest)
-    }
-
-    /// The cause at the bottom, with what was being done.
-    fn failed(&self, error: &reqwest::Error) -> InstallError {
-        let mut bottom: &dyn std::error::Error = error;
-        while let Some(cause) = bottom.source() {
-            bottom = cause;
-        }
-        let cause = bottom.to_string();
-        let cause = plain(&cause);
-        let host = self.url.host_str().unwrap_or_default();
-        if let Some((_, why)) = cause.split_once("invalid peer certificate: ") {
-            let (url, host, why) = (shown(self.url), host.to_owned(), why.to_owned());
-            return InstallError::Certificate { url, host, why };
-        }
-        let port = self.url.port_or_known_default().unwrap_or_default();
-        let why = match () {
-            () if error.is_redirect() => cause.to_owned(),
-            () if error.is_connect() && error.is_timeout() => {
-                format!("{host}:{port} could not be reached in time (timed out)")
-            }
-            () if error.is_connect() => {
-                let through = match self.proxy() {
-                    Some(name) => format!(" ({name} is set)"),
-                    None => String::new(),
-                };
-                format!("no connection to {host}:{port}{through}: {cause}")
-            }
-            () if error.is_timeout() => format!("{host} did not go on in time (timed out)"),
-            () => format!("{host} cut the connection: {cause}"),
-        };
-        InstallError::Download { url: shown(self.url), why }
     }
 }
 
@@ -327,38 +340,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::try_from(until).unwrap_or(Duration::ZERO))
 }
 
-/// Whether a download may go on there. What began with https stays with it; http
-/// is for what began on this machine with http, and has not left it yet.
-fn may_follow(previous: &[Url], next: &Url) -> bool {
-    next.scheme() == "https"
-        || (is_allowed(next)
-            && previous.iter().all(|url| url.scheme() == "http" && is_loopback(url)))
-}
-
-/// A client for one download.
-fn client(url: &Url, silence: Duration) -> reqwest::Result<Client> {
-    // Set once for the process; a second time it is there already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let started_local = is_loopback(url);
-    let policy = redirect::Policy::custom(|attempt| {
-        if !may_follow(attempt.previous(), attempt.url()) {
-            attempt.error("the server redirects to a URL that is not https")
-        } else if attempt.previous().len() > REDIRECTS {
-            attempt.error("the server redirects too often")
-        } else {
-            attempt.follow()
-        }
-    });
-    let builder = Client::builder()
-        .user_agent(concat!("the-loop/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_DEADLINE)
-        .read_timeout(silence)
-        .timeout(DEADLINE)
-        .redirect(policy);
-    // A proxy is for what is elsewhere.
-    if started_local { builder.no_proxy().build() } else { builder.build() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -385,23 +366,6 @@ mod tests {
         ]);
         assert_eq!(retry_after(&past), Some(Duration::ZERO));
         assert_eq!(retry_after(&headers(&[(header::RETRY_AFTER, "soon")])), None);
-    }
-
-    #[test]
-    fn a_redirect_never_leaves_https() {
-        let url = |text: &str| Url::parse(text).unwrap();
-        let may = |previous: &[&str], next: &str| {
-            let previous: Vec<_> = previous.iter().map(|text| url(text)).collect();
-            may_follow(&previous, &url(next))
-        };
-        assert!(may(&["https://a.b"], "https://c.d"));
-        assert!(may(&["http://127.0.0.1:1"], "http://localhost:2"));
-        assert!(may(&["http://127.0.0.1:1"], "https://a.b"));
-        assert!(!may(&["https://a.b"], "http://127.0.0.1:1"));
-        assert!(!may(&["https://127.0.0.1:1"], "http://127.0.0.1:1"));
-        assert!(!may(&["http://127.0.0.1:1", "https://a.b"], "http://127.0.0.1:1"));
-        assert!(!may(&["http://127.0.0.1:1"], "http://a.b"));
-        assert!(!may(&["http://127.0.0.1:1"], "file:///etc"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::download::{Download, make_way};
 use super::source::{Source, shown};
 use super::{InstallError, Job, Progress, SIZE_LIMIT, digest_of, file_error};
+use crate::base::text::path_text;
 use crate::core::platform::{Format, Pin};
 
 /// How many files of a folder are looked at.
@@ -46,12 +47,19 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
         }
         (None, Source::Folder(folder)) => {
             let found = locate(folder, job.pin)?;
-            progress.say(&format!("taking {}", found.display()));
+            progress.say(&format!("taking {}", path_text(&found)));
             let from = found.display().to_string();
             make_way(&file)?;
             let mut target = Hashing::new(create(&file)?, SIZE_LIMIT);
             let mut original = fs::File::open(&found).map_err(file_error(&found))?;
-            copy(&mut original, &mut target).map_err(|error| too_large(error, &from, &found))?;
+            copy(&mut original, &mut target).map_err(|error| match error.kind() {
+                io::ErrorKind::FileTooLarge => InstallError::TooLarge {
+                    from: from.clone(),
+                    limit: SIZE_LIMIT,
+                    expected: job.pin.sha256.clone(),
+                },
+                _ => InstallError::File { path: file.clone(), cause: error },
+            })?;
             Ok(Fetched { file, from, sha256: target.finish().1 })
         }
         (None, _) => Err(InstallError::InsecureUrl { url: job.pin.url.clone() }),
@@ -78,7 +86,7 @@ fn locate(folder: &Path, pin: &Pin) -> Result<PathBuf, InstallError> {
         return Ok(named);
     }
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .map_err(file_error(folder))?
+        .map_err(|cause| InstallError::Folder { folder: folder.to_path_buf(), cause })?
         .take(FOLDER_LIMIT)
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.is_file())
@@ -104,14 +112,6 @@ pub(super) fn is_web_page(file: &Path) -> bool {
 
 fn create(file: &Path) -> Result<fs::File, InstallError> {
     fs::File::create(file).map_err(file_error(file))
-}
-
-fn too_large(error: io::Error, from: &str, path: &Path) -> InstallError {
-    if error.kind() == io::ErrorKind::FileTooLarge {
-        InstallError::TooLarge { from: from.to_owned(), limit: SIZE_LIMIT }
-    } else {
-        InstallError::File { path: path.to_path_buf(), cause: error }
-    }
 }
 
 /// Copies to the end, in pieces large enough that their number costs nothing.

@@ -15,7 +15,8 @@ use crate::base::env::Env;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::core::platform::{Pin, Version};
-use crate::doctor::tool::ToolId;
+use crate::doctor::resolve::by_others;
+use crate::doctor::tool::{Origin, ToolId};
 
 pub(super) const RECEIPT: &str = "receipt.json";
 /// The link to the version in use.
@@ -24,6 +25,8 @@ const PARTIAL_PREFIX: &str = ".partial-";
 /// How long another install of the same tool is waited for: longer than a
 /// download may take.
 const LOCK_DEADLINE: Duration = Duration::from_mins(15);
+/// How often a person is told that it is still waited for.
+const LOCK_AGAIN: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const LOCK: &str = ".lock";
 const WORK_PREFIX: &str = ".work-";
@@ -90,6 +93,11 @@ impl Store {
         Self { root: dirs.data.join("tools") }
     }
 
+    /// Where the folders of all tools are.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The versions of a tool that are there: the one in use, then newest first.
     pub fn installed(&self, id: ToolId) -> Vec<Installed> {
         let Ok(entries) = fs::read_dir(self.tool_dir(id)) else { return Vec::new() };
@@ -144,6 +152,14 @@ impl Store {
         }
     }
 
+    /// What is the matter with an installed build: why it is not run.
+    pub fn fault(&self, id: ToolId, installed: &Installed) -> Option<String> {
+        match by_others(&installed.path, Origin::Managed) {
+            Some(why) => Some(why.to_string()),
+            None => self.verify(id, &installed.path).err().map(|why| format!("is damaged: {why}")),
+        }
+    }
+
     /// Whether programs may be run from where this store is, or is to be.
     pub(in crate::doctor) fn can_run(&self) -> bool {
         let there = self.root.ancestors().find(|dir| dir.is_dir());
@@ -163,15 +179,21 @@ impl Store {
         let path = self.lock_path(id);
         let failed = |source| InstallError::Lock { tool: id.as_str(), source };
         let start = Instant::now();
-        let mut is_told = false;
+        let mut told = None;
         // Asked again and again, and not waited for in the kernel: an interrupt ends it.
         let mut lock = loop {
             match LockFile::try_acquire(&path) {
                 Err(LockError::Held { holder, .. }) if start.elapsed() < LOCK_DEADLINE => {
-                    if !is_told {
-                        let name = id.as_str();
+                    let name = id.as_str();
+                    if told.is_none() {
                         progress.say(&format!("waiting for {holder}, which is installing {name}"));
-                        is_told = true;
+                        told = Some(start);
+                    } else if told.is_some_and(|told| told.elapsed() > LOCK_AGAIN) {
+                        let waited = start.elapsed().as_secs();
+                        progress.say(&format!(
+                            "{holder} has not finished after {waited} s; Ctrl-C ends this wait"
+                        ));
+                        told = Some(Instant::now());
                     }
                     tokio::time::sleep(LOCK_PAUSE).await;
                 }
@@ -193,6 +215,11 @@ impl Store {
     /// only a try for the same bytes goes on with it.
     pub(super) fn partial(&self, id: ToolId, pin: &Pin) -> PathBuf {
         self.tool_dir(id).join(format!("{PARTIAL_PREFIX}{}", pin.sha256))
+    }
+
+    /// How much of the download of a build is kept for the next try.
+    pub fn kept(&self, id: ToolId, pin: &Pin) -> u64 {
+        fs::symlink_metadata(self.partial(id, pin)).map_or(0, |partial| partial.len())
     }
 
     /// What installs that died left behind.
@@ -315,7 +342,7 @@ impl Store {
         self.tool_dir(id).join(LOCK)
     }
 
-    pub(super) fn tool_dir(&self, id: ToolId) -> PathBuf {
+    pub(in crate::doctor) fn tool_dir(&self, id: ToolId) -> PathBuf {
         self.root.join(id.as_str())
     }
 }

@@ -13,8 +13,12 @@ use fs_err as fs;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use super::Unchecked;
+use crate::base::failure::bare;
+use crate::base::text::path_text;
 use crate::doctor::listener::listener;
 use crate::doctor::tool::Tool;
+use crate::doctor::trouble::Trouble;
 
 /// How the names of the directories begin, and how much of them is random.
 const PREFIX: &str = "tl-probe-";
@@ -23,6 +27,8 @@ const RANDOM: usize = 8;
 /// The longest path of a socket that every system takes.
 const SOCKET_PATH_MAX: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
+/// More than a probe writes.
+const ROOM: usize = 64 * 1024;
 
 /// A private directory, locked for as long as this value lives and removed with
 /// it. The kernel lets the lock go when we are killed: then the next one that is
@@ -37,18 +43,49 @@ impl Scratch {
     /// Makes one in which a socket of the given name fits.
     pub(super) fn new(tool: &Tool, socket: &str) -> Result<Self, String> {
         let preferred = tool.var("TMPDIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
-        let mut why = String::from("no directory for temporary files is short enough for a socket");
-        for parent in preferred.into_iter().chain([PathBuf::from("/tmp")]) {
+        let mut parents: Vec<_> = preferred.into_iter().chain([PathBuf::from("/tmp")]).collect();
+        parents.dedup();
+        let mut why = Vec::new();
+        for parent in parents {
             sweep(&parent);
-            match Self::make(&parent) {
+            let shown = path_text(&parent);
+            match Self::make(&parent).and_then(|made| made.has_room().map(|()| made)) {
                 Ok(made) if fits(&made.path.join(socket)) => return Ok(made),
-                Ok(_) => {}
+                Ok(_) => why.push(format!("the path of {shown} is too long for a socket")),
                 Err(error) => {
-                    why = format!("no directory can be made in `{}`: {error}", parent.display());
+                    let cause = bare(&error);
+                    why.push(format!("no temporary file can be kept in {shown}: {cause}"));
                 }
             }
         }
-        Err(why)
+        Err(why.join("; "))
+    }
+
+    /// Whether what a probe writes fits: one that finds no room says nothing of
+    /// the tool.
+    pub(super) fn has_room(&self) -> io::Result<()> {
+        let path = self.path.join("room");
+        let written = fs::write(&path, vec![b'x'; ROOM]);
+        let _ = fs::remove_file(&path);
+        written
+    }
+
+    /// What a probe found, unless there was no room for it meanwhile.
+    pub(super) fn judged(
+        &self,
+        check: &'static str,
+        found: Result<(), Trouble>,
+    ) -> Result<Option<Unchecked>, Trouble> {
+        match (found, self.has_room()) {
+            (Ok(()), _) => Ok(None),
+            (Err(why), Ok(())) => Err(why),
+            (Err(_), Err(error)) => {
+                let parent = self.path.parent().unwrap_or(&self.path);
+                let shown = path_text(parent);
+                let why = format!("no temporary file can be kept in {shown}: {}", bare(&error));
+                Ok(Some(Unchecked { check, why }))
+            }
+        }
     }
 
     /// Locked before it has the name by which others find it.

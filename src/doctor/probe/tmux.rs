@@ -51,7 +51,7 @@ pub(super) async fn probe(tool: &Tool) -> Result<Option<Unchecked>, Trouble> {
     // Whatever happened: no server stays behind. One that never started has nobody to tell.
     let _ = server.command("kill-server").deadline(END_DEADLINE).run().await;
     doomed.wait(END_DEADLINE).await;
-    result.map(|()| None)
+    dir.judged("paste", result)
 }
 
 struct Server<'a> {

@@ -55,19 +55,14 @@ pub(super) async fn probe(tool: &Tool) -> Result<Option<Unchecked>, Trouble> {
     if tokio::time::timeout(END_DEADLINE, child.wait()).await.is_err() {
         let _ = child.kill().await;
     }
-    match answer {
-        Some(answer) if is_token(&answer) => {
-            terminal.map(|()| None).map_err(|what| Trouble::Misbehaved { probe: "serves", what })
+    let found = match answer {
+        Some(answer) if is_token(&answer) => terminal,
+        Some(answer) => {
+            Err(format!("answered on a private socket with `{}`", cap(&visible(&answer), 60)))
         }
-        Some(answer) => Err(Trouble::Misbehaved {
-            probe: "serves",
-            what: format!("answered on a private socket with `{}`", cap(&visible(&answer), 60)),
-        }),
-        None => Err(Trouble::Misbehaved {
-            probe: "serves",
-            what: format!("did not answer on a private socket within {} s", DEADLINE.as_secs()),
-        }),
-    }
+        None => Err(format!("did not answer on a private socket within {} s", DEADLINE.as_secs())),
+    };
+    dir.judged("serves", found.map_err(|what| Trouble::Misbehaved { probe: "serves", what }))
 }
 
 fn is_token(answer: &str) -> bool {

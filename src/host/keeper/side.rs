@@ -87,7 +87,7 @@ pub async fn keep() -> Result<(), KeepError> {
         if let Some(log) = log {
             log.take(said, complained).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     tokio::select! {
         () = work => {}

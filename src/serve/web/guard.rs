@@ -78,9 +78,8 @@ impl Kind {
         let mode = segments.next();
         let (_, last, end) = (segments.next(), segments.next(), segments.next());
         match (mode, last, end) {
-            (Some("s" | "v"), Some(""), None) => Self::Page,
+            (Some("s" | "v"), Some(""), None) | (Some("v"), Some("history"), None) => Self::Page,
             (Some("s" | "v"), Some("ws"), None) => Self::Socket,
-            (Some("v"), Some("history"), None) => Self::Page,
             _ => Self::Part,
         }
     }

@@ -54,6 +54,10 @@ impl Bound {
             });
         }
         let host = address_of(&config.host)?;
+        if host.is_unspecified() && !config.expose_all {
+            return Err(Failure::refused(format!("`{host}` is every address of this machine"))
+                .hint("name one address or interface, or set `exposeAll: true` beside it"));
+        }
         if !host.is_loopback() && config.allowed_hosts.is_empty() {
             return Err(Failure::refused(format!(
                 "others can reach `{}` ({host}), and `routing.webTerminal.allowedHosts` is empty",

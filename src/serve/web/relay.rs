@@ -43,7 +43,7 @@ const WRITE_BUFFER: usize = 1 << 20;
 /// How often a browser is asked whether it is there, and how long it may say
 /// nothing at all.
 const PING_EVERY: Duration = Duration::from_secs(20);
-const SILENT_FOR: Duration = Duration::from_secs(60);
+const SILENT_FOR: Duration = Duration::from_mins(1);
 /// How long a browser may take nothing that was written for it.
 const TAKES_WITHIN: Duration = Duration::from_secs(30);
 /// How long a good-bye may take.
@@ -248,11 +248,9 @@ async fn up(
     pace: &mut Pace,
 ) -> End {
     loop {
-        let message = match tokio::time::timeout(SILENT_FOR, browser.next()).await {
-            Ok(Some(Ok(message))) => message,
-            // Silent for too long, closed, or a frame that is too large.
-            Ok(Some(Err(_)) | None) | Err(_) => return End::Browser,
-        };
+        let next = tokio::time::timeout(SILENT_FOR, browser.next()).await;
+        // Silent for too long, closed, or a frame that is too large.
+        let Ok(Some(Ok(message))) = next else { return End::Browser };
         let data = match message {
             Message::Binary(data) => data,
             Message::Text(text) => text.into(),
@@ -261,12 +259,11 @@ async fn up(
         };
         pace.keep(data.len()).await;
         let is_passed = match data.first() {
-            // An empty frame ends ttyd 1.7.7, and with it every viewer.
-            None => false,
             Some(b'0') => may_type && data.len() > 1 && !sight.borrow().is_covered,
             Some(b'2' | b'3') => data.len() == 1,
-            // A hello, a size, or nothing that we know.
-            Some(_) => false,
+            // A hello, a size, or nothing that we know; and an empty frame, which ends
+            // ttyd 1.7.7 and with it every viewer.
+            Some(_) | None => false,
         };
         if !is_passed {
             continue;

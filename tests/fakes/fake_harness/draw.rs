@@ -62,10 +62,12 @@ impl Fake {
         out.push_str(&format!("\x1b[{};1H{rule}\r\n{sign}", top + 1));
         out.push_str(&content.join("\r\n  "));
         let bottom = top + 2 + content.len();
+        let inserts = self.script.vim && !self.vim_normal;
         let footer = match (self.leaving, busy) {
             (true, _) => "Press Ctrl-C again to exit",
+            (_, true) if inserts => "-- INSERT -- · esc to interrupt",
             (_, true) => "esc to interrupt",
-            _ if self.script.vim && !self.vim_normal => "-- INSERT --",
+            _ if inserts => "-- INSERT --",
             _ => "? for shortcuts",
         };
         let stash = if self.stash.is_some() { " · › stashed" } else { "" };

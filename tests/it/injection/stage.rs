@@ -182,6 +182,14 @@ impl Stage {
                 self.keys(&["-l", &format!("(draft {n})")]);
                 tokio::time::sleep(pause).await;
                 self.keys(&["Escape"]);
+                // They look before they type on: an Escape and a key in one breath are
+                // another key.
+                let begin = Instant::now();
+                while self.screen().contains("-- INSERT --")
+                    && begin.elapsed() < Duration::from_secs(2)
+                {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
             }
             Person::Opens => {
                 self.keys(&["C-o"]);
@@ -272,8 +280,9 @@ impl Stage {
             let prompts = self.prompts().into_iter();
             prompts.filter(|prompt| !prompt.contains("[the-loop event ")).collect()
         };
-        eventually("the agent is idle", async || {
-            (!self.screen().contains("esc to interrupt")).then_some(())
+        eventually("the box is empty and the agent idle", async || {
+            let is_empty = self.typed().is_some_and(|text| text.is_empty());
+            (is_empty && !self.screen().contains("esc to interrupt")).then_some(())
         })
         .await;
         let sent = all();

@@ -40,8 +40,8 @@ pub(super) struct Output(SplitStream<WebSocketStream<UnixStream>>);
 struct Hello {
     #[serde(rename = "AuthToken")]
     token: &'static str,
-    #[serde(flatten)]
-    size: Size,
+    columns: u16,
+    rows: u16,
 }
 
 #[derive(Serialize)]
@@ -71,7 +71,8 @@ impl Upstream {
                 .max_message_size(Some(MAX_OUTPUT))
                 .max_frame_size(Some(MAX_OUTPUT));
             let (mut stream, _) = client_async_with_config(request, stream, Some(config)).await?;
-            let hello = Hello { token: "", size: Size::clamped(size) };
+            let Size { columns, rows } = Size::clamped(size);
+            let hello = Hello { token: "", columns, rows };
             let hello = serde_json::to_vec(&hello).map_err(io::Error::from)?;
             stream.send(Message::binary(hello)).await?;
             Ok(Self(stream))

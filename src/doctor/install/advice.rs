@@ -1,0 +1,183 @@
+//! What helps when an install failed.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+
+use super::InstallError;
+use super::source::Source;
+use crate::base::files::lock::LockError;
+use crate::base::process::shell_word;
+use crate::core::platform::Pin;
+use crate::doctor::checks::away;
+use crate::doctor::trouble::Trouble;
+
+/// What to do after this error, line by line. `kept` says how many bytes of the
+/// download wait for the next try.
+pub fn advice(
+    name: &str,
+    pin: &Pin,
+    source: &Source,
+    kept: u64,
+    error: &InstallError,
+) -> Vec<String> {
+    let (version, url) = (&pin.version, &pin.url);
+    let elsewhere = format!("or: the-loop doctor --install {name}@{version} --offline DIR");
+    let again = if kept > 0 { "run it again: what came is kept" } else { "run it again" };
+    let mirror = matches!(source, Source::Mirror(_)).then_some("THE_LOOP_MIRROR");
+    let advice = Advice::default();
+    let advice = match error {
+        InstallError::Open { remedy, .. } => {
+            remedy.commands.iter().chain(&remedy.note).cloned().fold(advice, Advice::hint)
+        }
+        InstallError::NotInFolder { .. } => advice.hint(format!("get it from {url}")),
+        InstallError::Folder { .. } => advice
+            .hint(format!("name a directory that holds {}", pin.file_name()))
+            .hint(format!("get it from {url}")),
+        InstallError::TooLarge { .. } => advice.hint(UNCHANGED),
+        InstallError::WrongDigest { is_web_page, .. } => match is_web_page {
+            true => advice
+                .hint("a proxy or a network may want a login first: open the URL in a browser")
+                .hint(UNCHANGED),
+            false => advice.hint(UNCHANGED),
+        },
+        InstallError::Status { status: 404 | 410, .. } => match mirror {
+            Some(_) => {
+                let path = url.split_once("//").and_then(|(_, rest)| rest.split_once('/'));
+                let path = path.map_or(url.as_str(), |(_, path)| path);
+                advice
+                    .hint(format!("the mirror must hold /{path}"))
+                    .hint(format!("or unset THE_LOOP_MIRROR: upstream has it: {url}"))
+            }
+            None => advice.hint("the release may have been taken away").hint(elsewhere),
+        },
+        InstallError::Status { status: 401 | 403 | 407, .. } => {
+            advice.hint("the server, or a proxy before it, wants to know who asks").hint(elsewhere)
+        }
+        InstallError::Redirect { .. } => match mirror {
+            Some(_) => advice.hint("is THE_LOOP_MIRROR right?").hint(elsewhere),
+            None => advice
+                .hint("a network may want a login first: open the URL in a browser")
+                .hint(elsewhere),
+        },
+        InstallError::Certificate { only: Some(variable), .. } => advice
+            .hint(format!("{variable} is set: only the authorities in it are trusted"))
+            .hint(elsewhere),
+        InstallError::Certificate { .. } => advice
+            .hint("SSL_CERT_FILE names a file with the authorities that are trusted")
+            .hint(elsewhere),
+        InstallError::BadAuthorities { variable, .. } => advice
+            .hint(format!("name what holds certificates in PEM form, or unset {variable}"))
+            .hint(elsewhere),
+        InstallError::BadProxy { variable, .. } => advice
+            .hint(format!("name an HTTP proxy, as in {variable}=http://HOST:PORT"))
+            .hint(format!("or unset {variable}, or name the host in NO_PROXY, to go without"))
+            .hint(elsewhere),
+        InstallError::Proxy { variable, .. } => advice
+            .hint(format!("is {variable} right? It is http://NAME:PASSWORD@HOST:PORT"))
+            .hint("what NO_PROXY names is reached without it")
+            .hint(elsewhere),
+        InstallError::Download { .. } if mirror.is_some() => {
+            advice.hint(format!("is THE_LOOP_MIRROR right? Then {again}")).hint(elsewhere)
+        }
+        InstallError::Download { .. }
+        | InstallError::Status { .. }
+        | InstallError::TooManyTries { .. } => {
+            advice.hint(again).hint("where a proxy is needed, HTTPS_PROXY names it").hint(elsewhere)
+        }
+        InstallError::DoesNotRun { why, .. } if matches!(**why, Trouble::Denied) => {
+            advice.hint("set THE_LOOP_HOME to a directory from which programs can be run")
+        }
+        InstallError::File { path, cause } => match (cause.kind(), obstacle(path)) {
+            (ErrorKind::NotADirectory | ErrorKind::AlreadyExists, Some(at)) => {
+                advice.hint(format!("move it away: {}", away(&at)))
+            }
+            (ErrorKind::StorageFull | ErrorKind::QuotaExceeded, _) => {
+                let dir = path.parent().unwrap_or(path).to_string_lossy().into_owned();
+                advice.hint(format!("make room: df -h {}", shell_word(&dir)))
+            }
+            _ => advice.hint("`the-loop doctor --only disk` says what stands in the way there"),
+        },
+        InstallError::Lock { source: LockError::Held { holder, .. }, .. } => {
+            let end = holder.strip_prefix("pid ").map(|pid| format!("kill {pid}"));
+            advice
+                .hint(match end {
+                    Some(end) => format!("end it when it is stuck: {end}"),
+                    None => "end it when it is stuck".to_owned(),
+                })
+                .hint("then run it again: nothing that it fetched is lost")
+        }
+        InstallError::Lock { source: LockError::Io { path, .. }, .. } => match odd(path) {
+            Some(remove) => {
+                advice.hint(format!("remove it: {remove} {}", shell_word(&path.to_string_lossy())))
+            }
+            None => advice.hint("`the-loop doctor --only disk` says what stands in the way there"),
+        },
+        _ => advice,
+    };
+    advice.0
+}
+
+/// Lines that grow.
+#[derive(Default)]
+struct Advice(Vec<String>);
+
+impl Advice {
+    fn hint(mut self, line: impl Into<String>) -> Self {
+        self.0.push(line.into());
+        self
+    }
+}
+
+const UNCHANGED: &str = "nothing was changed; what was installed before is still in its place";
+
+/// How something is removed that stands at the place of a lock and can be none.
+fn odd(lock: &Path) -> Option<&'static str> {
+    match fs_err::symlink_metadata(lock).ok()?.file_type() {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("rm -r"),
+        _ => Some("rm"),
+    }
+}
+
+/// What stands where a directory is needed, and is nothing of the system's.
+fn obstacle(path: &Path) -> Option<PathBuf> {
+    let there = path.ancestors().find(|at| fs_err::symlink_metadata(at).is_ok())?;
+    let kind = fs_err::symlink_metadata(there).ok()?.file_type();
+    let is_system = kind.is_char_device() || kind.is_block_device();
+    (!there.is_dir() && !is_system).then(|| there.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::ToolId;
+
+    #[test]
+    fn one_that_waited_in_vain_is_told_how_to_end_the_other() {
+        let pin = &ToolId::Ttyd.data().pins[0];
+        for (holder, said) in [
+            ("pid 42", "end it when it is stuck: kill 42"),
+            ("another process", "end it when it is stuck"),
+        ] {
+            let held = LockError::Held { path: "/x/.lock".into(), holder: holder.to_owned() };
+            let error = InstallError::Lock { tool: "ttyd", source: held };
+            let told = advice("ttyd", pin, &Source::Upstream, 0, &error);
+            assert_eq!(told[0], said);
+        }
+    }
+
+    #[test]
+    fn only_what_came_is_said_to_be_kept() {
+        let pin = &ToolId::Ttyd.data().pins[0];
+        let error = InstallError::Download { url: "https://a.b".into(), why: "no".into() };
+        for (source, kept, said) in [
+            (Source::Upstream, 0, "run it again"),
+            (Source::Upstream, 7, "run it again: what came is kept"),
+            (Source::Mirror("https://a.b".into()), 0, "right? Then run it again"),
+        ] {
+            let told = advice("ttyd", pin, &source, kept, &error);
+            assert!(told[0].ends_with(said), "{told:?}");
+        }
+    }
+}
