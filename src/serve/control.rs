@@ -203,21 +203,6 @@ fn unavailable(error: &(dyn std::error::Error + 'static)) -> (StatusCode, String
     (StatusCode::SERVICE_UNAVAILABLE, chain(error))
 }
 
-/// Binds the control socket. A stale one is replaced: the lock is ours, so
-/// nobody listens on it.
-pub fn bind(path: &Path) -> Result<UnixListener, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::failed(format!("could not listen on `{}`", path.display())).because(error)
-    };
-    match fs_err::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    files::make_private(path).map_err(failed)?;
-    Ok(listener)
-}
-
 /// Puts a local message into the inbox, on disk when it returns.
 pub async fn put_local(inbox: &Inbox, message: &LocalMessage) -> Result<DeliveryId, InboxError> {
     let id = DeliveryId::local(random::bytes());

@@ -34,6 +34,7 @@ const ARGUMENTS: &[&str] = &[
 /// What the tests of pages need: chromedriver and the browser that it drives.
 /// Where they are missing the test says so and passes, unless a browser was
 /// promised (`THE_LOOP_TEST_BROWSER=1`, as CI does).
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub fn found() -> Option<(PathBuf, PathBuf)> {
     let path = std::env::var_os("PATH").unwrap();
     let find = |names: &[&str]| {
@@ -47,7 +48,7 @@ pub fn found() -> Option<(PathBuf, PathBuf)> {
     if both.is_none() {
         let promised = std::env::var_os("THE_LOOP_TEST_BROWSER").is_some();
         assert!(!promised, "there is no chromium with its chromedriver here");
-        println!("skipped: install chromium and chromedriver (Debian: chromium chromium-driver)");
+        eprintln!("skipped: install chromium and chromedriver (Debian: chromium chromium-driver)");
     }
     both
 }

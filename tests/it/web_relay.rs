@@ -9,6 +9,7 @@ use the_loop::base::clock::Clock;
 use the_loop::base::dirs::Dirs;
 use the_loop::core::config::{Config, LiveConfig, Tools};
 use the_loop::doctor::{self, Tool, ToolId};
+use the_loop::host::agents::Agents;
 use the_loop::serve::web::{Bound, Parts};
 use the_loop::state::inbox::Inbox;
 use tokio_util::sync::CancellationToken;
@@ -408,6 +409,8 @@ async fn a_ttyd_that_nobody_looks_through_ends_and_the_next_who_comes_has_one_ag
         tmux: web.tmux.clone(),
         ttyd: doctor::find(ToolId::Ttyd, &env, &dirs, &tools).await.unwrap(),
         program: Tool::this_program(&env),
+        agents: Agents::new(&Config::default(), Tool::this_program(&env), env.clone(), dirs),
+        home: None,
         config: LiveConfig::new(Config::default()),
         paths,
         clock: Clock::System,

@@ -110,7 +110,7 @@ async fn what_others_wrote_is_text_on_every_page_and_nobody_else_is_asked() {
     labeled["issue"]["html_url"] = Value::from("javascript:window.hit=4");
     assert_eq!(world.post("s-1", "issues", &labeled).await, 202);
     world.reaches("s-1", "delivered").await;
-    let typed = HOSTILE.replace('\u{202e}', "").replace('\u{2066}', "");
+    let typed = HOSTILE.replace(['\u{202e}', '\u{2066}'], "");
     world.tmux.run(&["send-keys", "-t", "=loop/o+r+1:", "-l", &typed]);
     eventually("it is in the pane", async || pane(&world).contains("window.hit=2").then_some(()))
         .await;
