@@ -4,18 +4,16 @@
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use super::Context;
 use crate::base::failure::Failure;
-use crate::base::text::visible;
+use crate::base::text::{visible, wrapped};
 use crate::core::harness::rendered;
-use crate::state::turns::{Turn, Turns};
+use crate::state::turns::output::MAX_OUTPUT;
+use crate::state::turns::{Changes, Turn, Turns};
 
-/// How often the turns are looked at.
-const LOOK: Duration = Duration::from_millis(100);
 /// The longest line that is waited for; a longer one is shown in parts.
 const MAX_LINE: usize = 1 << 20;
 
@@ -33,6 +31,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let turns = Turns::in_dir(&args.dir);
     context.block_on(async {
         say(&["(the turns of this session; keys do nothing here)".to_owned()]);
+        // Before the first look, so that each later change is seen.
+        let mut changes = Changes::of(&args.dir);
         let mut shown: Option<Shown> = None;
         loop {
             for turn in turns.list().map_err(failed)? {
@@ -44,35 +44,66 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
                         old.show_more();
                     }
                     say(&heading(&turn));
-                    shown = Some(Shown { turn, read_to: 0, rest: Vec::new() });
+                    shown = Some(Shown { turn, read_to: 0, rest: Vec::new(), has_ended: false });
                 }
                 if let Some(shown) = &mut shown {
                     shown.show_more();
                 }
             }
             // Keys are read and dropped: nothing waits for the next program.
-            tokio::time::sleep(LOOK).await;
+            changes.next().await;
         }
     })
 }
 
-/// How a turn is announced: when, and for which delivery.
+/// How a turn is announced: when, and for what.
 pub(crate) fn heading(turn: &Turn) -> Vec<String> {
     let about = turn.about();
-    let text = about.map_or_else(String::new, |about| {
-        format!("{:.0}  {}", about.began, visible(about.delivery.as_str()))
+    let lines = about.map_or_else(Vec::new, |about| {
+        let what = visible(&about.what);
+        let began = format!("{:.0}", about.began);
+        let for_what = if what.is_empty() { visible(about.delivery.as_str()) } else { what };
+        // Its id leads on: `the-loop events ID`.
+        let id = (for_what != about.delivery.as_str())
+            .then(|| format!("   {}", visible(about.delivery.as_str())));
+        std::iter::once(format!("── {began}  {for_what} ──")).chain(id).collect()
     });
-    vec![String::new(), format!("── {text} ──")]
+    std::iter::once(String::new()).chain(lines).collect()
+}
+
+/// How a turn ended that has no result to show.
+pub(crate) fn ending(turn: &Turn) -> Vec<String> {
+    let Some(end) = turn.end() else { return Vec::new() };
+    let text = format!("✗ {}: {}", visible(&end.reason), visible(&end.detail));
+    let lines = wrapped(text.trim_end_matches(": "), 78, "  ");
+    lines.trim_start().lines().map(str::to_owned).collect()
 }
 
 struct Shown {
     turn: Turn,
     read_to: u64,
     rest: Vec<u8>,
+    has_ended: bool,
 }
 
 impl Shown {
     fn show_more(&mut self) {
+        self.show_lines();
+        if !self.has_ended {
+            let lines = ending(&self.turn);
+            self.has_ended = !lines.is_empty();
+            // A last line that was cut is said before.
+            let rest = std::mem::take(&mut self.rest);
+            if self.has_ended && !rest.is_empty() {
+                say(&rendered(&String::from_utf8_lossy(&rest)));
+            } else {
+                self.rest = rest;
+            }
+            say(&lines);
+        }
+    }
+
+    fn show_lines(&mut self) {
         // What cannot be read now is tried again at the next look.
         if let Ok(new) = read_from(&self.turn.stdout(), &mut self.read_to) {
             self.rest.extend(new);
@@ -92,9 +123,11 @@ fn read_from(path: &Path, read_to: &mut u64) -> std::io::Result<Vec<u8>> {
     let mut file = fs_err::File::open(path)?;
     let length = file.metadata()?.len();
     if length < *read_to {
-        // It was cut because it was too long.
-        *read_to = 0;
+        // It was cut because it was too long, and begins anew.
+        *read_to = length;
     }
+    // What has become a hole is not to be had any more.
+    *read_to = (*read_to).max(length.saturating_sub(MAX_OUTPUT));
     file.seek(SeekFrom::Start(*read_to))?;
     let mut new = Vec::new();
     let read = file.take(4 * MAX_LINE as u64).read_to_end(&mut new)?;

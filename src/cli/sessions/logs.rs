@@ -1,17 +1,14 @@
 //! `the-loop sessions logs`.
 
-use std::io::Read as _;
 use std::process::ExitCode;
 
 use super::{Context, Failure, Loaded, Slug, resolve, tools};
 use crate::base::text::visible;
-use crate::cli::view::heading;
+use crate::cli::view::{ending, heading};
 use crate::core::harness::rendered;
 use crate::host::pane_log;
 use crate::state::turns::Turns;
-
-/// The most that is read of one turn's output.
-const MAX_TURN: u64 = 16 << 20;
+use crate::state::turns::output::{self, MAX_OUTPUT};
 
 /// Print what a session's agent has shown, also after it ended
 ///
@@ -47,14 +44,14 @@ fn of_turns(loaded: &Loaded, slug: &Slug) -> Result<Vec<String>, Failure> {
     for turn in Turns::of(&loaded.paths, slug).list().map_err(failed)? {
         lines.extend(heading(&turn));
         for path in [turn.stdout(), turn.stderr()] {
-            let mut bytes = Vec::new();
-            match fs_err::File::open(&path) {
-                Ok(file) => file.take(MAX_TURN).read_to_end(&mut bytes).map_err(failed)?,
+            let bytes = match output::newest(&path, MAX_OUTPUT) {
+                Ok(bytes) => bytes,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(error)),
             };
             lines.extend(String::from_utf8_lossy(&bytes).lines().flat_map(rendered));
         }
+        lines.extend(ending(&turn));
     }
     Ok(lines)
 }
