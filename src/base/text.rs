@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use unicode_width::UnicodeWidthStr as _;
+
 /// The text with every character that could act on a terminal shown instead:
 /// control characters as `\x1b`, bidirectional and invisible ones as `\u{202e}`.
 /// Newlines and tabs are shown too: the result is one line.
@@ -40,9 +42,9 @@ pub fn path_text(path: &Path) -> String {
 pub fn push_wrapped(out: &mut String, head: &str, indent: usize, text: &str, width: usize) {
     let mut line = head.to_owned();
     let mut is_empty = true;
-    for piece in pieces(text) {
+    for piece in words(text) {
         let space = usize::from(!is_empty);
-        if !is_empty && line.chars().count() + space + piece.chars().count() > width {
+        if !is_empty && line.width() + space + piece.width() > width {
             out.push_str(line.trim_end());
             out.push('\n');
             line = " ".repeat(indent);
@@ -51,28 +53,11 @@ pub fn push_wrapped(out: &mut String, head: &str, indent: usize, text: &str, wid
         if !is_empty {
             line.push(' ');
         }
-        line.push_str(&piece);
+        line.push_str(piece);
         is_empty = false;
     }
     out.push_str(line.trim_end());
     out.push('\n');
-}
-
-/// The words of a text; those in one pair of backticks are one piece.
-fn pieces(text: &str) -> Vec<String> {
-    let mut pieces: Vec<String> = Vec::new();
-    let mut is_open = false;
-    for word in text.split_whitespace() {
-        match pieces.last_mut().filter(|_| is_open) {
-            Some(last) => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            None => pieces.push(word.to_owned()),
-        }
-        is_open ^= word.matches('`').count() % 2 == 1;
-    }
-    pieces
 }
 
 fn push_visible(out: &mut String, c: char) {
@@ -109,6 +94,36 @@ pub fn cap(text: &str, limit: usize) -> String {
     }
 }
 
+/// The text in lines of at most `width` columns, each after `indent`. Lines are
+/// broken at blanks, but not within backticks, which may hold a command; a word that
+/// is longer stays whole.
+pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        push_wrapped(&mut out, indent, indent.len(), line, width);
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// The words of a text; what stands in backticks is one.
+fn words(line: &str) -> Vec<&str> {
+    let (mut words, mut begin, mut is_code) = (Vec::new(), 0, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            '`' => is_code = !is_code,
+            c if c.is_whitespace() && !is_code => {
+                words.push(&line[begin..at]);
+                begin = at + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    words.push(&line[begin..]);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
 /// `1 event`, `2 events`.
 pub fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
@@ -136,6 +151,15 @@ mod tests {
         assert_eq!(wrapped("a b `not closed by any"), "- a b\n  `not closed by any\n");
         assert_eq!(path_text(Path::new("/a b\x1b")), "`/a b\\x1b`");
         assert_eq!(path_text(Path::new("/ab")), "/ab");
+    }
+
+    #[test]
+    fn lines_are_broken_at_blanks_and_not_within_a_command() {
+        let text = "one two `three four` five";
+        assert_eq!(wrapped(text, 12, ""), "one two\n`three four`\nfive");
+        assert_eq!(wrapped(text, 14, "  "), "  one two\n  `three four`\n  five");
+        assert_eq!(wrapped("a\nb", 9, " "), " a\n b");
+        assert_eq!(wrapped("averylongword b", 5, ""), "averylongword\nb");
     }
 
     #[test]

@@ -9,16 +9,20 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 mod follow;
+mod wanted;
 
 use self::follow::{Since, follow, since};
+use self::wanted::{Wanted, find};
 use super::Context;
 use super::sessions::ago;
 use crate::base::clock::Clock;
-use crate::base::failure::{Failure, Kind};
+use crate::base::failure::Failure;
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::base::text::{cap, visible};
+use crate::core::config::RunnerKind;
 use crate::core::outcome::{Reason, State};
-use crate::state::inbox::{DeliveryHistory, Inbox, InboxError, InboxReader, RecordedStep, Summary};
+use crate::state::inbox::{DeliveryHistory, Inbox, InboxError, RecordedStep, Summary};
+use crate::state::registry::Registry;
 
 const WIDTH: usize = 80;
 
@@ -36,7 +40,7 @@ Examples:
   the-loop events --failed         what did not arrive
   the-loop events 72d3162e-cc78-11e3-81ab-4c9367dc0958 --json")]
 pub(super) struct Args {
-    /// A delivery's id, a work item (`OWNER/REPO#N`), or a page's URL
+    /// A delivery's id, a work item (`'#12'`, `OWNER/REPO#12`), or a page's URL
     id: Option<String>,
 
     /// Print JSON
@@ -116,7 +120,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             let word = notice.word(&history.delivery);
             if wanted.is_some() {
                 text.push_str(if index == 0 { "" } else { "\n" });
-                in_full(&mut text, history);
+                in_full(&mut text, history, &Registry::open(&loaded.paths.registry));
                 if word == WAITING {
                     let since = ago(history.delivery.received_at, notice.now);
                     push_line(&mut text, &format!("  It has been waiting for {since}."));
@@ -161,120 +165,43 @@ fn unreadable(error: InboxError) -> Failure {
     Failure::failed("the recorded events cannot be read").because(error)
 }
 
-/// What the ID names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Wanted {
-    Delivery(DeliveryId),
-    Item(WorkItem),
-    Session(Slug),
-    Page(String),
-}
-
-impl Wanted {
-    fn is(&self, delivery: &Summary) -> bool {
-        match self {
-            Self::Delivery(id) => delivery.id == *id,
-            Self::Item(item) => {
-                delivery.item.as_ref() == Some(item) || delivery.session == Some(item.slug())
-            }
-            Self::Session(slug) => delivery.session.as_ref() == Some(slug),
-            Self::Page(url) => delivery.url.as_ref() == Some(url),
-        }
-    }
-
-    fn parse(text: &str) -> Result<Self, Failure> {
-        let text = text.trim();
-        if text.contains("://") {
-            return Ok(Self::Page(text.to_owned()));
-        }
-        text.parse()
-            .map(Self::Delivery)
-            .or_else(|_| text.parse().map(Self::Item))
-            .or_else(|_| text.parse().map(Self::Session))
-            .map_err(|_| {
-                Failure::new(
-                    Kind::Usage,
-                    format!("`{}` names no delivery", visible(&cap(text, 120))),
-                )
-                .hint("a delivery's id, `OWNER/REPO#N`, or the URL of an issue or a comment")
-            })
-    }
-}
-
-fn find(
-    context: &Context,
-    reader: &InboxReader,
-    wanted: Option<&Wanted>,
-    args: &Args,
-) -> Result<Vec<DeliveryHistory>, InboxError> {
-    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    // The failed ones among an item's are few: look at all, then cut.
-    let reach = if args.failed { usize::MAX } else { limit };
-    let mut found = match wanted {
-        None if args.failed => reader.failed(limit)?,
-        None => reader.recent(limit)?,
-        Some(Wanted::Delivery(id)) => {
-            reader.history(id)?.map(|history| history.delivery).into_iter().collect()
-        }
-        Some(Wanted::Item(item)) => reader.of_item(item, reach)?,
-        Some(Wanted::Session(slug)) => reader.of_slug(slug, reach)?,
-        Some(Wanted::Page(url)) => of_page(context, reader, url, reach)?,
-    };
-    if args.failed {
-        found.retain(|delivery| matches!(delivery.state, State::Failed | State::Unproven));
-    }
-    if let Some(since) = args.since {
-        let since = since.time();
-        found.retain(|delivery| delivery.received_at >= since);
-    }
-    found.drain(..found.len().saturating_sub(limit));
-    // Lists show no steps, and need not read them.
-    if wanted.is_none() {
-        let bare = |delivery| DeliveryHistory { delivery, steps: Vec::new() };
-        return Ok(found.into_iter().map(bare).collect());
-    }
-    let mut histories = Vec::with_capacity(found.len());
-    for delivery in found {
-        histories.extend(reader.history(&delivery.id)?);
-    }
-    Ok(histories)
-}
-
-/// The deliveries of exactly this page; those of its item, when there are none
-/// and the page belongs to one.
-fn of_page(
-    context: &Context,
-    reader: &InboxReader,
-    url: &str,
-    limit: usize,
-) -> Result<Vec<Summary>, InboxError> {
-    let exact = reader.by_url(url)?;
-    let Ok(item) = url.parse::<WorkItem>() else { return Ok(exact) };
-    let is_item = !url.contains('#');
-    if !exact.is_empty() && !is_item {
-        return Ok(exact);
-    }
-    let all = reader.of_item(&item, limit)?;
-    if !is_item && !all.is_empty() {
-        context.printer.note(&format!(
-            "no delivery of exactly this page is recorded; these are of {}",
-            item.short()
-        ));
-    }
-    Ok(all)
-}
-
 /// One delivery in two lines.
 fn in_short(out: &mut String, delivery: &Summary, state: &str) {
     let at = stamp(delivery.received_at);
     let reason = delivery.reason;
     let item = delivery.item.as_ref().map_or_else(String::new, WorkItem::short);
+    let item = with_number(&item, WIDTH - LEFT_OF_ITEM);
     push_line(out, &format!("{at}  {state:<9}  {reason:<22}  {item}"));
     push_line(out, &format!("  {}  {}", delivery.id, visible(&delivery.event)));
 }
 
+/// Columns before the item in a line of the list.
+const LEFT_OF_ITEM: usize = 57;
+
+/// An item in so many columns: its number stays, the middle of its repository's
+/// name goes.
+fn with_number(item: &str, width: usize) -> String {
+    let Some((repo, number)) = item.rsplit_once('#').filter(|_| item.chars().count() > width)
+    else {
+        return item.to_owned();
+    };
+    let repo: Vec<char> = repo.chars().collect();
+    let room = width.saturating_sub(number.len() + 2);
+    let (head, tail) = (room - room / 2, room / 2);
+    let [head, tail] = [&repo[..head.min(repo.len())], &repo[repo.len().saturating_sub(tail)..]];
+    head.iter().chain(&['…']).chain(tail).collect::<String>() + "#" + number
+}
+
+/// Where a session is, for people: one that is headless has no name in tmux.
+fn place_of(sessions: &Registry, slug: &Slug) -> String {
+    match sessions.load(slug) {
+        Ok(Some(record)) if record.runner == RunnerKind::Process => format!("{slug} (headless)"),
+        _ => slug.tmux_name(),
+    }
+}
+
 /// One delivery with every decision about it.
-fn in_full(out: &mut String, history: &DeliveryHistory) {
+fn in_full(out: &mut String, history: &DeliveryHistory, sessions: &Registry) {
     let delivery = &history.delivery;
     push_line(out, &format!("delivery  {}", delivery.id));
     push_line(out, &format!("event     {}", visible(&delivery.event)));
@@ -282,7 +209,7 @@ fn in_full(out: &mut String, history: &DeliveryHistory) {
         push_line(out, &format!("item      {}", item.short()));
     }
     if let Some(session) = &delivery.session {
-        push_line(out, &format!("session   {}", session.tmux_name()));
+        push_line(out, &format!("session   {}", place_of(sessions, session)));
     }
     if let Some(url) = &delivery.url {
         // Not cut: a part of an address leads nowhere.
@@ -413,6 +340,18 @@ fn into_json(history: DeliveryHistory) -> DeliveryJson {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::failure::Kind;
+
+    #[test]
+    fn an_item_keeps_its_number_when_the_name_of_its_repository_is_long() {
+        assert_eq!(with_number("o/r#1", 23), "o/r#1");
+        let fitted = with_number("codertocat/hello-world-of-things#1234", 23);
+        assert_eq!((fitted.as_str(), fitted.chars().count()), ("codertoca…f-things#1234", 23));
+        for width in 8..40 {
+            let fitted = with_number("codertocat/hello-world-of-things#1234", width);
+            assert!(fitted.ends_with("#1234") && fitted.chars().count() <= width, "{fitted}");
+        }
+    }
 
     #[test]
     fn an_id_is_a_delivery_an_item_a_session_or_a_page() {
@@ -457,7 +396,8 @@ mod tests {
             },
         ];
         let mut text = String::new();
-        in_full(&mut text, &DeliveryHistory { delivery: delivery.clone(), steps });
+        let sessions = Registry::open(std::path::Path::new("/nowhere"));
+        in_full(&mut text, &DeliveryHistory { delivery: delivery.clone(), steps }, &sessions);
         let notice = |minutes| Notice {
             now: at + Duration::from_mins(31),
             after: Duration::from_mins(minutes),

@@ -2,21 +2,17 @@
 //! found here and of a few answers.
 
 mod ask;
+mod files;
 mod found;
 mod gh;
 mod github;
 mod remotes;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use fs_err as fs;
-use fs_err::os::unix::fs::OpenOptionsExt as _;
-
 use self::ask::{ask, words};
+use self::files::{IGNORED, add_to_ignored, stays_in, write};
 use self::found::Found;
 use super::Context;
 use super::doctor::needs_of;
@@ -33,9 +29,6 @@ use crate::doctor;
 use crate::doctor::install::source::Source;
 use crate::state::config_file::{self, is_there};
 use crate::state::paths::StatePaths;
-
-/// What the ignore file is given: the sessions are this machine's.
-const IGNORED: &str = ".the-loop/sessions/";
 
 /// Write a configuration for this repository
 ///
@@ -83,7 +76,7 @@ pub(super) struct Args {
     github: bool,
 
     /// Where GitHub reaches this host, as in `https://hooks.example.net`
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", requires = "github")]
     url: Option<String>,
 
     /// Write a new configuration over one that is there (kept beside it)
@@ -140,7 +133,7 @@ fn read_repo(text: &str) -> Result<Repo, String> {
 
 fn read_label(text: &str) -> Result<String, String> {
     let is_name = !text.trim().is_empty() && !text.chars().any(char::is_control);
-    is_name.then(|| text.trim().to_owned()).ok_or_else(|| "a label has a name".to_owned())
+    is_name.then(|| text.trim().to_owned()).ok_or_else(|| "a label is one line of text".to_owned())
 }
 
 /// A GitHub login.
@@ -170,6 +163,9 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             .or_else(|| config_file::search(&root))
             .unwrap_or_else(|| root.join(".the-loop/config.yaml")),
     };
+    if context.named().is_none() {
+        stays_in(&root, &file)?;
+    }
     let shown = visible(&file.display().to_string());
     if is_there(&file) && !args.force {
         printer.note(&format!("kept     {shown} (`--force` writes a new one)"));
@@ -185,7 +181,10 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         write(&file, &starter.text())?;
         printer.note(&format!("written  {shown}"));
         if starter.users.is_empty() {
-            printer.note("warning: no login is listed, so no person's event is acted on");
+            printer.note(
+                "warning: no login is listed, so no person's event is acted on;\n  \
+                 `the-loop init --force --user LOGIN` lists one",
+            );
         }
         if starter.repositories.is_empty() {
             printer.note(
@@ -196,7 +195,8 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     }
     let read =
         config_file::read(&file, &context.env).map_err(|error| failure(error, "`init` uses it"))?;
-    if file.ends_with(".the-loop/config.yaml") {
+    // Outside a repository there is nobody to ignore them.
+    if file.ends_with(".the-loop/config.yaml") && found.root.is_some() {
         let ignore = read.project.join(".gitignore");
         if add_to_ignored(&ignore)? {
             printer
@@ -270,10 +270,10 @@ fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<
     for host in &found.other_hosts {
         printer.note(&format!("passed   a remote on {host}: not known as a GitHub"));
     }
-    if let Some((login, who)) = &found.login {
+    for (login, who) in &found.logins {
         printer.note(&format!("found    you are {login} ({who})"));
     }
-    if let Some(host) = &found.refused_at {
+    for host in &found.refused_at {
         printer.note(&format!(
             "warning: {host} does not take the GitHub CLI's log-in any more:\n  \
              `gh auth login --hostname {host}` renews it"
@@ -297,11 +297,12 @@ fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<
         ([], false) => found_repos,
         (given, _) => given.to_vec(),
     };
-    let me = found.login.as_ref().map_or("none", |(login, _)| login);
+    let found_logins: Vec<_> = found.logins.iter().map(|(login, _)| login.clone()).collect();
+    let me = if found_logins.is_empty() { "none".to_owned() } else { found_logins.join(", ") };
     let logins = |text: &str| words(text).iter().map(|word| login(word)).collect();
     let users: Vec<String> = match (&args.user[..], asks) {
-        ([], true) => ask(printer, "GitHub logins to listen to", me, logins)?,
-        ([], false) => found.login.iter().map(|(login, _)| login.clone()).collect(),
+        ([], true) => ask(printer, "GitHub logins to listen to", &me, logins)?,
+        ([], false) => found_logins,
         (given, _) => given.to_vec(),
     };
     let harness = match &args.harness {
@@ -343,71 +344,4 @@ fn secret_file(context: &Context, dirs: &Dirs, repo: Option<&Repo>) -> String {
     let path = dirs.state.join("secrets").join(name);
     let below = context.env.home().and_then(|home| path.strip_prefix(home).ok());
     below.map_or_else(|| path.display().to_string(), |below| format!("~/{}", below.display()))
-}
-
-/// Writes the configuration. What was there is kept beside it.
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::failed(format!("could not write the configuration `{}`", file.display()))
-            .because(error)
-    };
-    let dir = file.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
-    if !dir.is_dir() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&dir).map_err(failed)?;
-    }
-    if is_there(file) {
-        let kept = (0_u8..=255)
-            .map(|number| file.with_extension(format!("yaml.old{number}")))
-            .find(|kept| !kept.exists());
-        if let Some(kept) = kept {
-            fs::copy(file, kept).map_err(failed)?;
-        }
-    }
-    // Whole or not at all; and readable by others, for it goes into the repository.
-    let fresh = dir.join(format!(".config.{}.tmp", std::process::id()));
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(&fresh)
-        .and_then(|mut handle| {
-            handle.write_all(text.as_bytes())?;
-            handle.sync_all()
-        })
-        .and_then(|()| fs::rename(&fresh, file));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&fresh);
-        failed(error)
-    })
-}
-
-/// Adds the sessions to the ignore file; `false` when they are in it.
-fn add_to_ignored(file: &Path) -> Result<bool, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::failed(format!("could not add `{IGNORED}` to `{}`", file.display())).because(error)
-    };
-    let text = match fs::read(file) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(failed(error)),
-    };
-    let ignores = |line: &str| {
-        let line = line.trim_end().trim_start_matches('/').trim_end_matches(['*', '/']);
-        line == ".the-loop" || line == ".the-loop/sessions"
-    };
-    if text.lines().any(ignores) {
-        return Ok(false);
-    }
-    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(file)
-        .and_then(|mut handle| {
-            handle.write_all(
-                format!("{gap}# Sessions of the-loop on this machine\n{IGNORED}\n").as_bytes(),
-            )
-        })
-        .map_err(failed)?;
-    Ok(true)
 }

@@ -25,7 +25,7 @@ use super::tools;
 use crate::base::failure::Failure;
 use crate::base::ids::Slug;
 use crate::base::terminal::fit;
-use crate::base::text::visible;
+use crate::base::text::{visible, wrapped};
 use crate::core::session::{SessionRecord, SessionStatus, find_item};
 use crate::state::registry::{self, Broken, Registry, RegistryError};
 
@@ -80,8 +80,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
 /// The session that a person means, with its entry.
 pub(super) fn resolve(loaded: &Loaded, item: &str) -> Result<(Slug, SessionRecord), Failure> {
     let registry = Registry::open(&loaded.paths.registry);
-    let slug = find_item(item, &registry.load_all().known())
-        .map_err(|error| Failure::refused(error.to_string()).hint(error.hint()))?;
+    let slug = find_item(item, &registry.load_all().known()).map_err(|error| {
+        // Below its own first line.
+        let hint = wrapped(&error.hint(), 80, "      ");
+        Failure::refused(error.to_string()).hint(hint.trim_start())
+    })?;
     match registry.load(&slug) {
         Ok(Some(record)) => Ok((slug, record)),
         Ok(None) => Err(Failure::refused(format!("the session `{slug}` was just removed"))),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Context;
 use crate::base::dirs::Dirs;
 use crate::base::failure::Failure;
+use crate::base::files::lock::is_held;
 use crate::core::config::Config;
 use crate::state::config_file::{self, ReadError};
 use crate::state::paths::StatePaths;
@@ -102,25 +103,33 @@ impl Context {
         self.dirs().is_ok_and(|dirs| self.find(&dirs).is_ok())
     }
 
-    /// The file and where its state is kept, for a command that only talks to the receiver: also
-    /// where the configuration is broken, for the receiver may have read it when
-    /// it was not.
+    /// The file and where its state is kept, for a command that only talks to the
+    /// receiver: also where the configuration is broken, or names another directory,
+    /// since the receiver read it.
     pub(crate) fn paths(&self) -> Result<(PathBuf, StatePaths), Failure> {
         let dirs = self.dirs()?;
         let (path, origin) = self.find(&dirs)?;
-        match config_file::read(&path, &self.env) {
-            Ok(read) => {
-                let paths = StatePaths::new(&read.file, &read.config, &dirs);
-                Ok((read.file, paths))
-            }
+        let (file, config, fault) = match config_file::read(&path, &self.env) {
+            Ok(read) => (read.file, read.config, None),
             Err(ReadError::Fault(fault)) => {
+                let said = fault.to_string();
                 let file = fs_err::canonicalize(&path)
                     .map_err(|_| failure(ReadError::Fault(fault), origin.why()))?;
-                let paths = StatePaths::new(&file, &Config::default(), &dirs);
-                Ok((file, paths))
+                (file, Config::default(), Some(said))
             }
-            Err(error) => Err(failure(error, origin.why())),
+            Err(error) => return Err(failure(error, origin.why())),
+        };
+        let paths = StatePaths::new(&file, &config, &dirs);
+        if is_held(&paths.lock()) {
+            return Ok((file, paths));
         }
+        let noted = paths.of_another(&file, &dirs);
+        if let (None, Some(fault)) = (&noted, fault) {
+            // It may have named the directory where a receiver is to be found.
+            self.printer.note(&format!("note: the configuration is broken: {fault}"));
+            self.printer.note("  so `state.dir` is not known, and the usual place was looked at");
+        }
+        Ok((file, noted.unwrap_or(paths)))
     }
 
     fn find(&self, dirs: &Dirs) -> Result<(PathBuf, FileOrigin), Failure> {

@@ -4,18 +4,17 @@
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use super::Context;
 use crate::base::failure::Failure;
 use crate::core::harness::rendered;
-use crate::host::history::heading;
+use crate::host::history::{ending, heading};
+use crate::state::changes::Changes;
+use crate::state::turns::output::MAX_OUTPUT;
 use crate::state::turns::{Turn, Turns};
 
-/// How often the turns are looked at.
-const LOOK: Duration = Duration::from_millis(100);
 /// The longest line that is waited for; a longer one is shown in parts.
 const MAX_LINE: usize = 1 << 20;
 
@@ -33,6 +32,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let turns = Turns::in_dir(&args.dir);
     context.block_on(async {
         say(&["(the turns of this session; keys do nothing here)".to_owned()]);
+        // Before the first look, so that each later change is seen.
+        let mut changes = Changes::of(&args.dir);
         let mut shown: Option<Shown> = None;
         loop {
             for turn in turns.list().map_err(failed)? {
@@ -44,14 +45,14 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
                         old.show_more();
                     }
                     say(&heading(&turn));
-                    shown = Some(Shown { turn, read_to: 0, rest: Vec::new() });
+                    shown = Some(Shown { turn, read_to: 0, rest: Vec::new(), has_ended: false });
                 }
                 if let Some(shown) = &mut shown {
                     shown.show_more();
                 }
             }
             // Keys are read and dropped: nothing waits for the next program.
-            tokio::time::sleep(LOOK).await;
+            changes.next().await;
         }
     })
 }
@@ -60,10 +61,27 @@ struct Shown {
     turn: Turn,
     read_to: u64,
     rest: Vec<u8>,
+    has_ended: bool,
 }
 
 impl Shown {
     fn show_more(&mut self) {
+        self.show_lines();
+        if !self.has_ended {
+            let lines = ending(&self.turn);
+            self.has_ended = !lines.is_empty();
+            // A last line that was cut is said before.
+            let rest = std::mem::take(&mut self.rest);
+            if self.has_ended && !rest.is_empty() {
+                say(&rendered(&String::from_utf8_lossy(&rest)));
+            } else {
+                self.rest = rest;
+            }
+            say(&lines);
+        }
+    }
+
+    fn show_lines(&mut self) {
         // What cannot be read now is tried again at the next look.
         if let Ok(new) = read_from(&self.turn.stdout(), &mut self.read_to) {
             self.rest.extend(new);
@@ -83,9 +101,11 @@ fn read_from(path: &Path, read_to: &mut u64) -> std::io::Result<Vec<u8>> {
     let mut file = fs_err::File::open(path)?;
     let length = file.metadata()?.len();
     if length < *read_to {
-        // It was cut because it was too long.
-        *read_to = 0;
+        // It was cut because it was too long, and begins anew.
+        *read_to = length;
     }
+    // What has become a hole is not to be had any more.
+    *read_to = (*read_to).max(length.saturating_sub(MAX_OUTPUT));
     file.seek(SeekFrom::Start(*read_to))?;
     let mut new = Vec::new();
     let read = file.take(4 * MAX_LINE as u64).read_to_end(&mut new)?;

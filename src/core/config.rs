@@ -28,7 +28,7 @@ pub use declared::{declarations, shipped};
 pub use error::ConfigError;
 pub use keys::{AT_START, Change, Leaf, WITHOUT_EFFECT, changes, is_among, leaves, lines};
 pub use live::LiveConfig;
-pub use load::{MAX_BYTES, parse, parse_bytes};
+pub use load::{MAX_BYTES, fault_at, parse, parse_bytes};
 pub use model::*;
 pub use schema::{SCHEMA_URL, json_schema};
 pub use starter::{Starter, gh_logins};

@@ -131,6 +131,8 @@ vocabulary! {
         MatchedByLink = "matched-by-link",
         /// A person sent it with `sessions send`.
         SentByHand = "sent-by-hand",
+        /// A person closed the session with `sessions close`.
+        ClosedByHand = "closed-by-hand",
         /// A listed user commented `the-loop start`.
         StartedByHand = "started-by-hand",
         /// A listed user commented `the-loop stop`: the session is closed.
@@ -190,7 +192,7 @@ vocabulary! {
         TmuxFailed = "tmux-failed",
         /// The text went in and never showed in the input box.
         NeverSeen = "never-seen",
-        /// The submit key was pressed and no signal came.
+        /// Nothing proves that the agent took it, and nothing that it did not.
         NoSignal = "no-signal",
         /// The session's registry entry cannot be read.
         RegistryUnreadable = "registry-unreadable",

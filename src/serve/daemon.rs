@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::base::clock::Clock;
+use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::base::failure::Failure;
 use crate::base::files::lock::{LockError, LockFile};
@@ -113,6 +114,23 @@ impl Daemon {
                 Failure::failed("could not take the receiver's lock").because(error)
             }
         })?;
+        let dirs = Dirs::new(&setup.env);
+        if let Ok(dirs) = &dirs
+            && let Some(other) = paths.of_another(&setup.read.file, dirs)
+        {
+            return Err(Failure::refused(format!(
+                "another receiver runs with this configuration, its state in\n  `{}`",
+                other.dir.display()
+            ))
+            .hint("`the-loop gh-webhook status` shows it, `the-loop gh-webhook stop` ends it"));
+        }
+        // Only for commands that cannot read the configuration any more.
+        let noted = dirs
+            .map_err(std::io::Error::other)
+            .and_then(|dirs| paths.note(&setup.read.file, &dirs));
+        if let Err(error) = noted {
+            tracing::warn!(%error, "could not note where the state is kept");
+        }
         let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
             .map_err(|error| Failure::failed("could not open the inbox").because(error))?;
         let registry = Registry::of(paths).remembering();
@@ -120,7 +138,7 @@ impl Daemon {
             Failure::failed("could not read the key of our own voice").because(error)
         })?;
         let own_voice = OwnVoice::new(*key.bytes());
-        let templates = read_templates(&setup.config.routing)?;
+        let templates = read_templates(&setup.config.routing, &setup.read.file, &setup.read.text)?;
         let live = LiveConfig::new(setup.config.clone());
         let reloader = Reloader::new(
             setup.read.clone(),

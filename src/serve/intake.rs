@@ -198,7 +198,11 @@ impl Intake {
         };
         let (slug, now) = (item.slug(), message.now);
         let route = Route { slug, item, marker, prompt, start: false, url: None, action, now };
-        Decided::queued(delivery, Reason::SentByHand, route)
+        let reason = match action {
+            RouteAction::Deliver => Reason::SentByHand,
+            RouteAction::Close => Reason::ClosedByHand,
+        };
+        Decided::queued(delivery, reason, route)
     }
 
     fn route_github(&mut self, delivery: &StoredDelivery, before: &[Decided]) -> Decided {

@@ -13,7 +13,8 @@ use fs_err as fs;
 use sha2::{Digest as _, Sha256};
 
 use crate::base::dirs::Dirs;
-use crate::base::files::private_dir;
+use crate::base::files::lock::is_held;
+use crate::base::files::{atomic, private_dir};
 use crate::base::ids::Slug;
 use crate::base::random;
 use crate::core::config::Config;
@@ -47,6 +48,39 @@ impl StatePaths {
         let user = rustix::process::getuid().as_raw();
         let short = PathBuf::from(format!("/tmp/the-loop-{user}"));
         Self { dir, registry, short }
+    }
+
+    /// The places as the receiver last started for this file had them: its
+    /// configuration may have named another directory than it does now, or be broken
+    /// since. Nothing where that is not known.
+    pub fn noted(file: &Path, dirs: &Dirs) -> Option<Self> {
+        let text = fs::read(note_of(file, dirs)).ok()?;
+        let dir: PathBuf = serde_json::from_slice(&text).ok()?;
+        let mut config = Config::default();
+        config.state.dir = Some(dir).filter(|dir| dir.is_absolute());
+        config.state.dir.is_some().then(|| Self::new(file, &config, dirs))
+    }
+
+    /// The other places of this file's state where a receiver runs.
+    pub fn of_another(&self, file: &Path, dirs: &Dirs) -> Option<Self> {
+        let usual = Self::new(file, &Config::default(), dirs);
+        let all = [Some(usual), Self::noted(file, dirs)];
+        all.into_iter().flatten().find(|other| other.dir != self.dir && is_held(&other.lock()))
+    }
+
+    /// Notes where the receiver of a file keeps its state, when that is not the usual
+    /// place.
+    pub fn note(&self, file: &Path, dirs: &Dirs) -> io::Result<()> {
+        let note = note_of(file, dirs);
+        if *self == Self::new(file, &Config::default(), dirs) {
+            return match fs::remove_file(&note) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        private_dir(&dirs.state)?;
+        let text = serde_json::to_vec(&self.dir).map_err(io::Error::other)?;
+        atomic::write(&note, &text)
     }
 
     /// A short name for this state, told to what is made for it elsewhere: two
@@ -198,6 +232,11 @@ impl StatePaths {
         }
         self.short.join(format!("{}-{name}", digest(self.dir.as_os_str().as_bytes(), 8)))
     }
+}
+
+/// Where it is noted which directory a file's receiver uses.
+fn note_of(file: &Path, dirs: &Dirs) -> PathBuf {
+    dirs.state.join(format!("{}.dir.json", digest(file.as_os_str().as_bytes(), 8)))
 }
 
 /// The key under which our own words are marked. Never shown.

@@ -22,11 +22,8 @@ use crate::state::paths::StatePaths;
 
 use self::memory::{Memory, Stamp};
 
-mod changes;
 mod copies;
 mod memory;
-
-pub use changes::Changes;
 
 pub use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 
@@ -242,6 +239,11 @@ impl Registry {
     /// The entry as it was read before, when its file has not been touched since.
     fn unchanged(&self, slug: &Slug, stamp: Option<&Stamp>) -> Option<SessionRecord> {
         self.memory()?.unchanged(slug, stamp?)
+    }
+
+    /// The directory of the entries.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The file of a session's entry.

@@ -56,6 +56,8 @@ const LOCK: &str = ".order";
 
 /// The lock that holds tools back while a submit key is under way.
 const TOOLS: &str = ".tools";
+/// Changed whenever a tool was let go: its dialog may open soon.
+const TOOL_BEGAN: &str = ".tool-began";
 
 /// How long a tool waits for it at most.
 const TOOL_PATIENCE: Duration = Duration::from_secs(2);
@@ -107,20 +109,39 @@ pub fn hold_tools(dir: &Path) -> io::Result<File> {
 pub fn wait_for_tools(dir: &Path) -> io::Result<()> {
     let file = open_tools(dir)?;
     if file.try_lock_shared().is_ok() {
-        return Ok(());
+        // While nobody can take the lock: whoever does sees it.
+        return tool_begins(dir);
     }
     let (sender, receiver) = std::sync::mpsc::channel();
     // The thread ends with this short-lived program, if not before.
     std::thread::spawn(move || {
-        let _ = sender.send(file.lock_shared());
+        let locked = file.lock_shared();
+        let _ = sender.send(locked.map(|()| file));
     });
-    receiver.recv_timeout(TOOL_PATIENCE).unwrap_or(Ok(()))
+    let _file = receiver.recv_timeout(TOOL_PATIENCE);
+    tool_begins(dir)
+}
+
+fn tool_begins(dir: &Path) -> io::Result<()> {
+    open(&dir.join(TOOL_BEGAN))?.write_all(b"\n")
+}
+
+/// How long ago the last tool was let go; `None` when none was, or when the clock
+/// was set back since.
+pub fn last_tool(dir: &Path) -> Option<Duration> {
+    let at = fs::metadata(dir.join(TOOL_BEGAN)).and_then(|metadata| metadata.modified()).ok()?;
+    let ago = Clock::System.now().duration_since(Timestamp::try_from(at).ok()?);
+    ago.try_into().ok()
 }
 
 fn open_tools(dir: &Path) -> io::Result<File> {
+    open(&dir.join(TOOLS))
+}
+
+fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.open(dir.join(TOOLS))
+    options.open(path)
 }
 
 /// The signals after the one named `last`, in order; all of them without one. A
@@ -384,13 +405,19 @@ mod tests {
     #[test]
     fn a_tool_waits_while_it_is_held_back_and_never_for_long() {
         let dir = tempfile::tempdir().unwrap();
+        assert_eq!(last_tool(dir.path()), None);
         wait_for_tools(dir.path()).unwrap();
         let held = hold_tools(dir.path()).unwrap();
         hold_tools(dir.path()).unwrap_err();
+        assert!(last_tool(dir.path()).unwrap() < TOOL_PATIENCE, "whoever holds them sees it");
+        let stamp = OpenOptions::new().write(true).open(dir.path().join(TOOL_BEGAN)).unwrap();
+        stamp.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert!(last_tool(dir.path()).unwrap() > TOOL_PATIENCE);
         let begin = Instant::now();
         wait_for_tools(dir.path()).unwrap();
         let waited = begin.elapsed();
         assert!(waited >= TOOL_PATIENCE && waited < TOOL_PATIENCE * 3, "{waited:?}");
+        assert!(last_tool(dir.path()).unwrap() < TOOL_PATIENCE, "it went all the same");
         drop(held);
         let begin = Instant::now();
         wait_for_tools(dir.path()).unwrap();

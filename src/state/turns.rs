@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -16,12 +16,17 @@ use rustix::process::{Pid, getpgid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::base::files::{atomic, private_dir};
-use crate::base::ids::{DeliveryId, Slug};
+use crate::base::ids::{DeliveryId, Marker, Slug};
 
 use super::paths::StatePaths;
 
+pub mod output;
+
 /// How many turns of a session are kept.
 const KEPT: usize = 20;
+
+/// The time of the last read of a file that nobody has read, in seconds.
+const NEVER: i64 = 0;
 
 /// The turns of one session.
 #[derive(Debug, Clone)]
@@ -41,8 +46,25 @@ pub struct Turn {
 pub struct About {
     /// The delivery that it is for.
     pub delivery: DeliveryId,
+    /// The marker of its prompt: a delivery that is replayed has another. Turns of
+    /// earlier versions have none.
+    #[serde(default)]
+    pub marker: Option<Marker>,
+    /// What happened, for those who look: the prompt's first line without its marker.
+    #[serde(default)]
+    pub what: String,
     /// When it was begun.
     pub began: Timestamp,
+}
+
+/// How a turn ended that has no result of its own to show.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct End {
+    /// The reason in the inbox: `turn-timed-out`.
+    pub reason: String,
+    /// What is known of it.
+    pub detail: String,
 }
 
 /// A process, told from a later one of the same number by its start.
@@ -99,10 +121,13 @@ impl Turns {
         Ok(turns)
     }
 
-    /// The last turn that was begun for a delivery.
-    pub fn last_of(&self, delivery: &DeliveryId) -> io::Result<Option<Turn>> {
+    /// The last turn that was begun for a delivery with this marker.
+    pub fn last_of(&self, delivery: &DeliveryId, marker: &Marker) -> io::Result<Option<Turn>> {
+        let is_it = |about: About| {
+            about.delivery == *delivery && about.marker.is_none_or(|its| its == *marker)
+        };
         let mut turns = self.list()?;
-        turns.retain(|turn| turn.about().is_some_and(|about| about.delivery == *delivery));
+        turns.retain(|turn| turn.about().is_some_and(is_it));
         Ok(turns.pop())
     }
 
@@ -128,6 +153,9 @@ impl Turns {
         atomic::write(&new.path().join("prompt"), prompt.as_bytes())?;
         let about = serde_json::to_vec(about).map_err(io::Error::other)?;
         atomic::write(&new.path().join("about.json"), &about)?;
+        for name in ["prompt", "about.json"] {
+            never_read(&new.path().join(name));
+        }
         fs::rename(new.keep(), &turn.dir)?;
         fs::File::open(&self.dir)?.sync_all()?;
         Ok(turn)
@@ -174,6 +202,17 @@ impl Turn {
         serde_json::from_slice(&fs::read(self.dir.join("about.json")).ok()?).ok()
     }
 
+    /// Notes how it ended, for those who look.
+    pub fn note_end(&self, end: &End) -> io::Result<()> {
+        let end = serde_json::to_vec(end).map_err(io::Error::other)?;
+        atomic::write_unsynced(&self.dir.join("end.json"), &end)
+    }
+
+    /// How it ended, when that was noted.
+    pub fn end(&self) -> Option<End> {
+        serde_json::from_slice(&fs::read(self.dir.join("end.json")).ok()?).ok()
+    }
+
     /// The process that claimed it.
     pub fn mark(&self) -> Option<Mark> {
         serde_json::from_slice(&fs::read(self.claim()).ok()?).ok()
@@ -182,6 +221,16 @@ impl Turn {
     /// Whether the process that claimed it could not become the agent.
     pub fn was_not_started(&self) -> bool {
         not_started(&self.claim()).exists()
+    }
+
+    /// Whether its prompt is known to have been read by nobody: the time of the last
+    /// read is the one that it was made with. Where reads leave no trace (`noatime`)
+    /// that says nothing.
+    pub fn is_unread(&self) -> bool {
+        let read_at = |path| fs::metadata(path).map(|metadata| metadata.atime());
+        let leaves_trace = self.about().is_some()
+            && read_at(self.dir.join("about.json")).is_ok_and(|at| at > NEVER);
+        leaves_trace && read_at(self.prompt()).is_ok_and(|at| at == NEVER)
     }
 
     /// Opens a file that the agent writes to; what is cut from it stays cut.
@@ -225,6 +274,13 @@ fn start_of(pid: i32) -> Option<u64> {
         return None;
     }
     fields.nth(18)?.parse().ok()
+}
+
+/// Makes a file look as if nobody had ever read it. Where that fails it counts as
+/// read.
+fn never_read(path: &Path) {
+    let times = std::fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
+    let _ = fs::File::open(path).and_then(|file| file.file().set_times(times));
 }
 
 /// Claims a turn for a process; `false` when it was claimed before. Of several
@@ -275,14 +331,47 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_counts_as_unread_until_somebody_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let turns = Turns { dir: dir.path().join("o+r+1") };
+        let about = About {
+            delivery: "d-1".parse().unwrap(),
+            marker: None,
+            what: String::new(),
+            began: Timestamp::UNIX_EPOCH,
+        };
+        let turn = turns.begin(&about, "text").unwrap();
+        // Where reads leave no trace nothing is said to be unread.
+        let trace = fs::metadata(turn.dir().join("about.json")).unwrap().atime();
+        assert_eq!(trace, NEVER);
+        assert!(turn.about().is_some());
+        let leaves_trace = fs::metadata(turn.dir().join("about.json")).unwrap().atime() > NEVER;
+        assert_eq!(turn.is_unread(), leaves_trace);
+        // That it is opened is not a read.
+        drop(fs::File::open(turn.prompt()).unwrap());
+        assert_eq!(turn.is_unread(), leaves_trace);
+        fs::read(turn.prompt()).unwrap();
+        assert!(!turn.is_unread());
+    }
+
+    #[test]
     fn turns_keep_their_order_and_the_oldest_go() {
         let dir = tempfile::tempdir().unwrap();
         let turns = Turns { dir: dir.path().join("o+r+1") };
         for number in 0..KEPT + 5 {
             let delivery: DeliveryId = format!("d-{number}").parse().unwrap();
-            let about = About { delivery: delivery.clone(), began: Timestamp::UNIX_EPOCH };
+            let marker = Some(Marker::new([7; 16]));
+            let about = About {
+                delivery: delivery.clone(),
+                marker,
+                what: String::new(),
+                began: Timestamp::UNIX_EPOCH,
+            };
             turns.begin(&about, "text").unwrap();
-            assert_eq!(turns.last_of(&delivery).unwrap(), turns.list().unwrap().pop());
+            let found = |marker| turns.last_of(&delivery, &Marker::new(marker)).unwrap();
+            assert_eq!(found([7; 16]), turns.list().unwrap().pop());
+            // The same delivery was routed again since.
+            assert_eq!(found([8; 16]), None);
         }
         assert_eq!(turns.list().unwrap().len(), KEPT);
         let last = turns.list().unwrap().pop().unwrap();

@@ -276,6 +276,52 @@ fn a_conversation_that_the_agent_could_not_have_is_not_registered() {
     assert_eq!(code, 0, "{err}");
 }
 
+#[test]
+fn without_a_terminal_a_few_sessions_are_named_and_not_all() {
+    let world = world("");
+    for item in 1..=9 {
+        assert_eq!(world.run(&["sessions", "register", &format!("o/r#{item}")]).0, 0);
+    }
+    let (code, out, err) = world.run(&["sessions", "attach"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.starts_with("error: there are 9 sessions: say which\n"), "{err}");
+    assert_eq!(err.matches("hint: the-loop sessions attach 'o/r#").count(), 5, "{err}");
+    assert!(err.ends_with("hint: `the-loop sessions list` shows all of them\n"), "{err}");
+    // A hint with many names fits the terminal.
+    let (_, _, err) = world.run(&["sessions", "show", "some-owner/some-repository#77"]);
+    assert!(err.contains("hint: there is o/r#"), "{err}");
+    assert!(err.lines().all(|line| line.chars().count() <= 80), "{err}");
+}
+
+#[tokio::test]
+async fn no_session_is_made_with_the_conversation_of_another() {
+    let mut world = world("repositories: [o/r]");
+    let id = "0d4f3c8e-6d6c-4d6e-9d9a-1f2e3d4c5b6a";
+    let upper = id.to_uppercase();
+    let register = |world: &World, item: &str, id: &str, harness: &str| {
+        let args = ["sessions", "register", item, "--session-id", id, "--harness", harness];
+        let (code, _, err) = world.run(&args);
+        (code, err)
+    };
+    let (code, err) = register(&world, "o/r#1", id, "claude");
+    assert!(code == 0 && !err.contains("warning"), "{err}");
+    let refused = |(code, err): (i32, String)| {
+        let said = "error: the session of o/r#1 has the conversation `";
+        assert!(code == 1 && err.to_lowercase().starts_with(&format!("{said}{id}`")), "{err}");
+    };
+    refused(register(&world, "o/r#2", id, "claude"));
+    refused(register(&world, "o/r#2", &upper, "claude"));
+    // Also while a receiver runs, and when that session is closed.
+    world.start().await;
+    assert_eq!(world.run(&["sessions", "close", "1"]).0, 0);
+    refused(register(&world, "o/r#2", id, "claude"));
+    // Another agent's conversation of the same name is another one. Nobody hears
+    // of its repository.
+    let (code, err) = register(&world, "o/other#2", id, "demo");
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("warning: `o/other` is not in `routing.repositories`"), "{err}");
+}
+
 #[tokio::test]
 async fn a_number_picks_a_session_and_another_tmux_around_it_is_no_obstacle() {
     let mut world = World::new("defaultHarness: demo");

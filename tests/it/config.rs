@@ -18,8 +18,8 @@ fn refusals(texts: &[&str]) -> String {
     let mut out = String::new();
     for text in texts {
         let said = refused(text);
-        // The first line is as long as the file's path makes it.
-        for line in said.lines().skip(1) {
+        // The first line is printed behind `error: `.
+        for line in format!("error: {said}").lines() {
             assert!(line.chars().count() <= 80, "too wide: {line}");
         }
         let shown = text.escape_debug().to_string().replace("\\n", "\n");
@@ -99,6 +99,10 @@ fn a_wrong_value_is_named_with_what_would_be_right() {
             "routing:\n  autoExecuteLabel: true\n",
             "state: {dir: 5}\n",
             "routing:\n  harnessArgs:\n    claude: --x\n",
+            "routing:\n  harnessArgs:\n    claude: --model opus\n",
+            "routing:\n  autoExecuteLabel: 4.0\n",
+            "routing:\n  maxConcurrentDispatches: 4.0 # four\n",
+            "routing:\n  maxConcurrentDispatches: 0x10\n  autoExecuteLabel: 0x10\n",
             "webhooks:\n  ghWebhook:\n    port: 99999\n",
             "webhooks:\n  ghWebhook:\n    port: -1\n",
             "webhooks:\n  ghWebhook:\n    port: 99999999999999999999999\n",
@@ -239,6 +243,7 @@ const SPEAKERS: &[&str] = &[
     "src/core/config/amounts.rs",
     "src/core/config/clash.rs",
     "src/core/config/load.rs",
+    "src/core/config/load/args.rs",
     "src/core/config/load/syntax.rs",
     "src/core/config/model/terminal.rs",
     "src/core/config/suggest.rs",
@@ -251,6 +256,9 @@ const SPEAKERS: &[&str] = &[
 
 /// Texts in those places that are about something else.
 const ELSEWHERE: &[&str] = &[
+    // Remarks of a command that does without the file.
+    "note: the configuration is broken:",
+    "so `state.dir` is not known, and the usual place was looked at",
     // The pattern of an amount, in the schema.
     "^[0-9]+ *(",
     // Not about a file: there is no place to look for one.
@@ -331,6 +339,70 @@ fn every_error_text_of_the_configuration_is_in_a_snapshot() {
     }
     assert!(seen > 60, "the texts were not found: {seen}");
     assert!(missing.is_empty(), "in no snapshot:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn an_argument_that_the_program_sets_itself_is_refused() {
+    let args = |harness: &str, args: &str| {
+        format!("routing:\n  harnessArgs:\n    {harness}: [--model, opus, {args}]\n")
+    };
+    let refused = [
+        args("claude", "--resume, x"),
+        args("claude", "--resume=x"),
+        args("claude", "-p"),
+        args("claude", "--settings, \"{}\""),
+        args("claude", "-w"),
+        args("cursor", "--output-format=json"),
+        args("gemini", "-o, text"),
+        args("codex", "--json"),
+        "harnesses:\n  mine: {oneShot: [run, --json]}\nrouting:\n  harnessArgs:\n    mine:\n      \
+         - --json\n"
+            .to_owned(),
+    ];
+    let texts: Vec<_> = refused.iter().map(String::as_str).collect();
+    snapshot("config_own_args", &refusals(&texts));
+    for (harness, more) in [
+        ("claude", "--verbose"),
+        ("claude", "--permission-mode, plan"),
+        ("codex", "-c, 'model=\"o3\"'"),
+        ("demo", "-p"),
+        ("gemini", "--yolo"),
+    ] {
+        parse(&args(harness, more), Path::new("x")).unwrap();
+    }
+}
+
+#[test]
+fn each_argument_that_claude_gets_from_the_program_is_refused_in_the_configuration() {
+    use the_loop::base::ids::HarnessSessionId;
+    use the_loop::core::harness::{Claude, HarnessAdapter as _, OneShotSpec, StartSpec};
+    let id: HarnessSessionId = "0d4f3c8e-6d6c-4d6e-9d9a-1f2e3d4c5b6a".parse().unwrap();
+    let mut tried = 0;
+    for resume in [false, true] {
+        let start = StartSpec {
+            session_id: &id,
+            resume,
+            hook_command: "hook",
+            extra_args: &[],
+            trusted: false,
+            cwd: Path::new("/"),
+            version: None,
+        };
+        for args in
+            [Claude.start(&start).args, Claude.oneshot(&OneShotSpec { start, stream: true }).args]
+        {
+            // What may be chosen by a person as well.
+            let free = ["--permission-mode", "--verbose"];
+            for arg in
+                args.iter().filter(|arg| arg.starts_with('-') && !free.contains(&arg.as_str()))
+            {
+                let text = format!("routing: {{harnessArgs: {{claude: [{arg}]}}}}\n");
+                assert!(refused(&text).contains("is set by the-loop itself"), "{arg}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 8, "{tried}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn a_program_out_of_the_work_tree_is_refused_and_never_run() {
         let output = place.run(SYSTEM, args, &[]);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         let said = text(&output.stderr);
-        assert!(said.contains("config.yaml:6:11: `tools.tmux.path`"), "{said}");
+        assert!(said.contains("config.yaml:6:11:\n  `tools.tmux.path`"), "{said}");
     }
     assert!(!ran.exists());
     configure(&place, &format!("{DEMO}tools:\n  tmux:\n    path: ~/tmux\n"));

@@ -82,7 +82,7 @@ page      https://github.com/octo/repo/issues/12#issuecomment-1
   mallory
   To change it: add the sender to `routing.authorizedUsers`
 ";
-    for id in ["aaaa-1", "octo/repo#12", "Octo/Repo#12", "octo+repo+12", PAGE] {
+    for id in ["aaaa-1", "octo/repo#12", "Octo/Repo#12", "octo+repo+12", "#12", "12", PAGE] {
         assert_eq!(events(home.path(), &[id]), (0, history.to_owned(), String::new()), "{id}");
     }
     let (code, out, err) =
@@ -149,4 +149,20 @@ async fn what_is_not_there_is_said() {
     let (code, _, err) = events(other.path(), &[]);
     assert_eq!(code, 1);
     assert!(err.contains("is not an inbox"), "{err}");
+}
+
+#[tokio::test]
+async fn a_headless_session_is_not_called_by_a_name_in_tmux_and_a_close_is_called_one() {
+    let mut world = crate::process::world("");
+    crate::process::script(&world, serde_json::json!({}));
+    world.start().await;
+    crate::process::label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    let (_, out, _) = world.run(&["events", "d-1"]);
+    assert!(out.contains("\nsession   o+r+1 (headless)\n") && !out.contains("loop/"), "{out}");
+    let (code, _, err) = world.run(&["sessions", "close", "1"]);
+    assert_eq!(code, 0, "{err}");
+    let (_, out, _) = world.run(&["events", "#1"]);
+    assert!(out.contains("closed-by-hand") && !out.contains("sent-by-hand"), "{out}");
+    assert!(out.contains("A person closed the session with `sessions close`."), "{out}");
 }

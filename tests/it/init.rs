@@ -100,6 +100,7 @@ fn in_an_empty_folder_it_writes_what_is_given_and_invents_nothing() {
     let (code, out, err) = place.run(DEMO);
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("warning: no login is listed"), "{err}");
+    assert!(err.contains("`the-loop init --force --user LOGIN` lists one"), "{err}");
     assert_eq!(
         out,
         "the-loop init --github --url https://YOUR-ADDRESS\n\
@@ -117,8 +118,69 @@ fn in_an_empty_folder_it_writes_what_is_given_and_invents_nothing() {
     assert!(text.starts_with("# yaml-language-server: $schema=https://"), "{text}");
     let (code, _, err) = place.run(&["config", "check"]);
     assert_eq!(code, 0, "{err}");
-    let ignored = std::fs::read_to_string(place.dir.join(".gitignore")).unwrap();
-    assert!(ignored.lines().any(|line| line == ".the-loop/sessions/"), "{ignored}");
+    assert!(!place.dir.join(".gitignore").exists(), "there is no repository");
+}
+
+#[test]
+fn no_link_is_replaced_and_none_leads_out_of_the_project() {
+    use std::os::unix::fs::symlink;
+    let place = Place::repository(&[]);
+    let outside = place.home.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    // The folder.
+    for target in [outside.clone(), place.home.path().join("nowhere")] {
+        symlink(&target, place.dir.join(".the-loop")).unwrap();
+        for args in [DEMO, &[DEMO, &["--force"]].concat()] {
+            let (code, out, err) = place.run(args);
+            assert_eq!((code, out.as_str()), (1, ""));
+            assert!(err.contains("is a link that leads out of the project"), "{err}");
+            assert!(err.contains("hint: remove the link"), "{err}");
+        }
+        std::fs::remove_file(place.dir.join(".the-loop")).unwrap();
+    }
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    // One within the project is nobody's harm.
+    std::fs::create_dir(place.dir.join("conf")).unwrap();
+    symlink("conf", place.dir.join(".the-loop")).unwrap();
+    assert_eq!(place.run(DEMO).0, 0);
+    std::fs::remove_file(place.dir.join(".the-loop")).unwrap();
+    // The file: dangling, and one that leads to another.
+    std::fs::create_dir(place.dir.join(".the-loop")).unwrap();
+    let theirs = outside.join("config.yaml");
+    symlink(&theirs, place.file()).unwrap();
+    for before in [None, Some("# theirs\n")] {
+        if let Some(text) = before {
+            std::fs::write(&theirs, text).unwrap();
+        }
+        let (code, _, err) = place.run(&[DEMO, &["--force"]].concat());
+        assert_eq!(code, 1, "{err}");
+        assert!(err.contains("is a link, which is not written over"), "{err}");
+        assert!(place.file().is_symlink());
+        assert_eq!(std::fs::read_to_string(&theirs).ok().as_deref(), before);
+    }
+}
+
+#[test]
+fn what_is_given_in_vain_or_cannot_be_is_said() {
+    let place = Place::new();
+    let (code, _, err) = place.run(&[DEMO, &["--url", "https://a.example"]].concat());
+    assert!(code == 2 && err.contains("--github"), "{err}");
+    let (code, _, err) = place.run(&[DEMO, &["--label", "a\nb"]].concat());
+    assert!(code == 2 && err.contains("a label is one line of text"), "{err}");
+    assert_eq!(std::fs::read_dir(&place.dir).unwrap().count(), 0);
+}
+
+#[test]
+fn with_remotes_on_two_hosts_the_login_at_each_is_proposed() {
+    let place = Place::repository(&[
+        ("origin", "git@ghe.corp:octo/hello.git"),
+        ("upstream", "git@github.com:octo/hello.git"),
+    ]);
+    place
+        .gh("ghe.corp:\n    user: corp-me\ngithub.com:\n    user: me\nother.corp:\n    user: no\n");
+    let (code, _, err) = place.run(DEMO);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(place.config().routing.authorized_users, ["corp-me", "me"]);
 }
 
 #[test]
@@ -346,6 +408,7 @@ fn where_nothing_can_be_written_it_says_so_and_leaves_nothing() {
     let (code, out, err) = place.run(DEMO);
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains("could not write the configuration `"), "{err}");
+    assert!(err.contains("hint: `") && err.contains("is no folder: move it away"), "{err}");
     assert_eq!(std::fs::read_dir(&place.dir).unwrap().count(), 1);
     // A folder in which not even root can make anything.
     if Path::new("/proc/self").exists() {

@@ -16,7 +16,7 @@ use crate::support::{eventually, payload};
 mod faults;
 mod people;
 mod sizes;
-mod stage;
+pub mod stage;
 
 use stage::{Person, Random, Stage};
 

@@ -55,6 +55,7 @@ mod stream;
 mod support;
 mod tidy;
 mod tmux;
+mod turns;
 mod waiting;
 mod web_client;
 mod web_command;

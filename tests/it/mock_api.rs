@@ -2,7 +2,7 @@
 //! to have turns, and a record of what it was asked.
 //!
 //! Words in a prompt steer the turn: `{{slow=MS}}` streams it for that long,
-//! `{{bash=COMMAND}}` answers with a call of the Bash tool.
+//! `{{bash=COMMAND}}` answers with a call of the Bash tool, `{{wait=MS}}` so much later.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -135,6 +135,7 @@ async fn answer(stream: TcpStream, seen: &Mutex<Vec<Value>>) -> std::io::Result<
     message["stop_reason"] = Value::Null;
     event(&mut stream, json!({ "type": "message_start", "message": message })).await?;
     if block["type"] == "tool_use" {
+        tokio::time::sleep(slow).await;
         let mut empty = block.clone();
         empty["input"] = json!({});
         let input = block["input"].to_string();
@@ -174,7 +175,9 @@ async fn answer(stream: TcpStream, seen: &Mutex<Vec<Value>>) -> std::io::Result<
 fn turn(request: &Value) -> (Value, Duration) {
     let text = json!({ "type": "text", "text": "ok" });
     let short = Duration::from_millis(20);
-    let last = request["messages"].as_array().and_then(|messages| messages.last());
+    // An agent reminds itself of things behind what it was told.
+    let is_told = |message: &&Value| message["role"] != "system";
+    let last = request["messages"].as_array().and_then(|all| all.iter().rfind(is_told));
     let Some(last) = last.filter(|_| is_main(request)) else { return (text, short) };
     // What was interrupted before comes along in the same message.
     let texts = texts(last);
@@ -184,13 +187,17 @@ fn turn(request: &Value) -> (Value, Duration) {
         let (_, rest) = prompt.split_once(&format!("{{{{{name}="))?;
         Some(rest.split_once("}}")?.0.to_owned())
     };
+    let millis =
+        |name: &str| word(name).map_or(short, |ms| Duration::from_millis(ms.parse().unwrap()));
     if let Some(command) = word("bash") {
         let id = format!("toolu_{:016x}", prompt.len());
         let input = json!({ "command": command, "description": "a command" });
-        return (json!({ "type": "tool_use", "id": id, "name": "Bash", "input": input }), short);
+        return (
+            json!({ "type": "tool_use", "id": id, "name": "Bash", "input": input }),
+            millis("wait"),
+        );
     }
-    let slow = word("slow").map_or(short, |ms| Duration::from_millis(ms.parse().unwrap()));
-    (text, slow)
+    (text, millis("slow"))
 }
 
 async fn play(stream: &mut BufReader<TcpStream>, events: Vec<Event>) -> std::io::Result<()> {

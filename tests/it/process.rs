@@ -80,7 +80,7 @@ pub async fn comment(world: &World, id: &str, text: &str) {
 }
 
 /// The last step of a delivery: state, reason, detail.
-async fn ends(world: &World, id: &str) -> (String, String, String) {
+pub async fn ends(world: &World, id: &str) -> (String, String, String) {
     eventually(&format!("{id} ends"), async || {
         let (_, out, _) = world.run(&["events", id, "--json"]);
         let value: Value = serde_json::from_str(&out).ok()?;
@@ -290,7 +290,13 @@ async fn a_hundred_megabytes_of_output_are_drained_and_bounded() {
     let (state, reason, _) = ends(&world, "d-1").await;
     assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted"));
     let stdout = world.state_dir().join("turns/o+r+1/0000000001/stdout");
-    assert!(std::fs::metadata(stdout).unwrap().len() <= 16 << 20);
+    let on_disk = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(stdout).unwrap()) * 512;
+    assert!((15 << 20..17 << 20).contains(&on_disk), "{on_disk}");
+    // The newest is what is kept.
+    assert_eq!(show(&world)["lastTurn"], "1.2 s, $0.0125");
+    let (_, logs, _) = world.run(&["sessions", "logs", "1"]);
+    assert!((15 << 20..17 << 20).contains(&logs.len()), "{}", logs.len());
+    assert!(logs.trim_end().ends_with("(1.2 s, $0.0125)"));
 }
 
 #[tokio::test]
@@ -448,4 +454,34 @@ async fn flipping_the_runner_touches_no_session_and_both_kinds_live_side_by_side
     let (state, reason, _) = ends(&world, "c-2").await;
     assert_eq!((state.as_str(), reason.as_str()), ("failed", "no-tmux"));
     assert_eq!(world.taken("o+r+1").len(), 2);
+}
+
+#[tokio::test]
+async fn an_entry_that_names_no_runner_is_headless_whatever_new_sessions_are() {
+    let mut world = world("");
+    script(&world, json!({}));
+    let cases: [&[&str]; 3] = [&["runner"], &["tmuxTarget"], &["runner", "tmuxTarget", "view"]];
+    for (item, without) in (1..).zip(cases) {
+        assert_eq!(world.run(&["sessions", "register", &format!("o/r#{item}")]).0, 0);
+        let path = world.project.join(format!(".the-loop/sessions/o+r+{item}.json"));
+        let mut entry: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        for key in without {
+            assert!(entry.as_object_mut().unwrap().remove(*key).is_some(), "{key}");
+        }
+        std::fs::write(&path, entry.to_string()).unwrap();
+    }
+    configure(&world, "tmux", "");
+    world.start().await;
+    for item in 1..=cases.len() {
+        let id = format!("c-{item}");
+        let comment = payload::comment("o/r", u64::try_from(item).unwrap(), "alice", "go on.");
+        assert_eq!(world.post(&id, "issue_comment", &comment).await, 202);
+        world.reaches(&id, "delivered").await;
+    }
+    assert_eq!(prompts(&world).len(), cases.len());
+    assert!(world.sessions().is_empty(), "no tmux session is made");
+    let (_, out, _) = world.run(&["sessions", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&out).unwrap();
+    let listed = listed["sessions"].as_array().unwrap();
+    assert!(listed.iter().all(|session| session["runner"] == "process"), "{out}");
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::injection::stage::Random;
 use crate::mock_api::MockApi;
 use crate::support::{World, eventually, payload};
 
@@ -299,6 +300,82 @@ async fn the_real_agents_permission_dialog_is_never_answered() {
 #[tokio::test]
 async fn the_older_real_agents_permission_dialog_is_never_answered() {
     dialog(OLDER).await;
+}
+
+/// Dialogs that open at every moment around the submit of an event that does not
+/// wait for the end of the turn.
+async fn race(version: &str) {
+    let Some(path) = claude(version) else { return };
+    let mut rig = Rig::new(&path).await;
+    rig.start().await;
+    let file = rig.world.project.join("touched");
+    let rounds = (count() / 2).clamp(5, 100);
+    let (mut near, mut dialogs) = (0, 0);
+    let mut random = Random::new();
+    for n in 0..rounds {
+        rig.idle(n).await;
+        let [first, second] = [format!("a-{n}"), format!("b-{n}")];
+        let wait = random.millis(600).as_millis();
+        let bash = format!("{{{{bash=touch '{}'}}}}{{{{wait={wait}}}}}", file.display());
+        rig.comment(&first, &format!("first-{n}. {bash}")).await;
+        rig.reaches(&first, "delivered").await;
+        rig.comment(&second, &format!("the-loop now: second-{n}.")).await;
+        let begin = std::time::Instant::now();
+        let mut opened = None;
+        while opened.is_none() && begin.elapsed() < Duration::from_secs(15) {
+            if rig.screen().contains("Do you want to proceed?") {
+                opened = Some(jiff::Timestamp::now());
+            }
+            // The stand-in lives in this thread too.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let Some(opened) = opened else {
+            panic!("no dialog: {}\n{}", rig.screen(), rig.world.receiver_log())
+        };
+        dialogs += 1;
+        // Long enough for a submit key that was on its way.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let screen = rig.screen();
+        assert!(
+            screen.contains("Do you want to proceed?") && !file.exists(),
+            "a dialog was answered ({opened})\n{screen}\n{}",
+            rig.world.receiver_log()
+        );
+        rig.escape().await;
+        rig.reaches(&second, "delivered").await;
+        let (_, out, _) = rig.world.run(&["events", &second, "--json"]);
+        let told: Value = serde_json::from_str(&out).unwrap();
+        let steps = told["deliveries"][0]["steps"].as_array().unwrap();
+        let is_near = |step: &Value| {
+            let at: jiff::Timestamp = step["at"].as_str().unwrap().parse().unwrap();
+            step["reason"] == "submitted" && at.duration_since(opened).abs().as_millis() <= 300
+        };
+        near += usize::from(steps.iter().any(is_near));
+    }
+    rig.idle(rounds).await;
+    assert!(!file.exists(), "a dialog was answered\n{}", rig.world.receiver_log());
+    for n in 0..rounds {
+        eventually("the model heard both", async || {
+            let heard = [format!("first-{n}."), format!("second-{n}.")];
+            heard.iter().all(|word| rig.times_told(word) == 1).then_some(())
+        })
+        .await;
+    }
+    let _ = writeln!(
+        std::io::stderr(),
+        "{version}: {dialogs} dialogs, {near} of them within 0.3 s of a submit, none answered by us"
+    );
+    assert!(near > 0, "none of {rounds} came close to a submit");
+}
+
+#[tokio::test]
+async fn a_dialog_that_opens_around_a_submit_of_the_real_agent_is_not_answered() {
+    race(NEWER).await;
+}
+
+#[tokio::test]
+async fn a_dialog_that_opens_around_a_submit_of_the_older_real_agent_is_not_answered() {
+    race(OLDER).await;
 }
 
 async fn draft(version: &str) {

@@ -109,3 +109,41 @@ fn without_a_receiver_a_reload_says_so() {
     let (code, _, err) = world.run(&["gh-webhook", "reload"]);
     assert!(code == 1 && err.contains("no receiver runs"), "{err}");
 }
+
+#[tokio::test]
+async fn a_receiver_with_a_directory_of_its_own_is_found_when_the_file_is_broken_since() {
+    let mut world = World::new("defaultHarness: demo");
+    let good = std::fs::read_to_string(world.config()).unwrap();
+    let own = world.home.join("own");
+    std::fs::write(world.config(), format!("{good}state: {{dir: {}}}\n", own.display())).unwrap();
+    world.start().await;
+    let pid = world.pid();
+    for broken in ["routing:\n  rnner: tmux\n".to_owned(), good.clone()] {
+        std::fs::write(world.config(), &broken).unwrap();
+        let (code, out, err) = world.run(&["gh-webhook", "status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, &status["pid"]), (0, &pid.into()), "{err}");
+    }
+    // The file is whole again, with the usual place: no second one starts.
+    let (code, _, err) = world.run(&["gh-webhook", "start"]);
+    assert!(code == 1 && err.contains("another receiver runs with this configuration"), "{err}");
+    assert!(err.contains(&format!("`{}`", own.display())), "{err}");
+    std::fs::write(world.config(), "routing:\n  rnner: tmux\n").unwrap();
+    let (code, _, err) = world.run(&["gh-webhook", "reload"]);
+    assert!(code == 1 && err.contains("unknown key `rnner`"), "{err}");
+    let (code, _, err) = world.run(&["gh-webhook", "stop"]);
+    assert!(code == 0 && err.contains("The receiver has ended"), "{err}");
+    world.wait_for_end();
+    // Now nobody runs, and where one would cannot be known.
+    let (code, out, err) = world.run(&["gh-webhook", "status"]);
+    assert!(code == 1 && out.starts_with("not running"), "{out}");
+    assert!(
+        err.contains("unknown key `rnner`") && err.contains("`state.dir` is not known"),
+        "{err}"
+    );
+    // One that starts in the usual place forgets the other.
+    std::fs::write(world.config(), &good).unwrap();
+    world.start().await;
+    let notes = std::fs::read_dir(world.home.join(".local/state/the-loop")).unwrap();
+    assert!(!notes.flatten().any(|entry| entry.path().extension().is_some_and(|it| it == "json")));
+}

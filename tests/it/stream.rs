@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::attach::stream;
-use crate::process::{comment, has_one_branch, label, prompts, script, transcripts, world};
+use crate::process::{comment, ends, has_one_branch, label, prompts, script, transcripts, world};
 use crate::support::{World, eventually};
 
 fn screen(world: &World) -> String {
@@ -76,4 +76,39 @@ async fn a_killed_viewer_or_receiver_runs_no_turn_twice() {
     })
     .await;
     assert!(seen.contains("d-1") && seen.contains("c-1"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_turn_without_a_result_says_in_the_pane_and_in_the_log_how_it_ended() {
+    let mut world = world("");
+    stream(&world);
+    let text = std::fs::read_to_string(world.config()).unwrap();
+    let text = text.replace("  runner: tmux\n", "  runner: tmux\n  dispatchTimeoutSeconds: 1\n");
+    std::fs::write(world.config(), text).unwrap();
+    script(&world, json!({ "mode": "never-ends" }));
+    world.start().await;
+    label(&world, "d-1").await;
+    assert_eq!(ends(&world, "d-1").await.1, "turn-timed-out");
+    script(&world, json!({ "mode": "cut-json" }));
+    comment(&world, "c-1", "and now?").await;
+    world.reaches("c-1", "delivered").await;
+    let said = [
+        "start of work on o/r#1 ──",
+        "   d-1",
+        "✗ turn-timed-out: the turn did not end within 1 s",
+        "comment on o/r#1 ──",
+        "   c-1",
+        "✗ accepted-without-result: the agent ended with exit code 0 and no result",
+    ];
+    let is_said = |text: &str| {
+        let mut from = 0;
+        said.iter().all(|part| {
+            let found = text[from..].find(part);
+            from += found.unwrap_or(0);
+            found.is_some()
+        })
+    };
+    let (_, logs, _) = world.run(&["sessions", "logs", "1"]);
+    assert!(is_said(&logs), "{logs}");
+    eventually("the pane tells both ends", async || is_said(&screen(&world)).then_some(())).await;
 }

@@ -201,6 +201,8 @@ pub struct Terminal {
     pub output: String,
     /// What the page was told until now.
     pub notices: Vec<serde_json::Value>,
+    /// Whether it is a ttyd's own, which also sends titles and preferences.
+    pub is_direct: bool,
 }
 
 impl Terminal {
@@ -222,7 +224,7 @@ impl Terminal {
         }
         let answer = String::from_utf8_lossy(&answer).into_owned();
         if status(&answer) == 101 {
-            Ok(Self { stream, output: String::new(), notices: Vec::new() })
+            Ok(Self { stream, output: String::new(), notices: Vec::new(), is_direct: false })
         } else {
             Err(answer)
         }
@@ -284,7 +286,8 @@ impl Terminal {
         match &frame {
             Frame::Text(text) => self.notices.push(serde_json::from_str(text).unwrap()),
             Frame::Binary(data) => {
-                assert_eq!(data[0], b'0', "only output is passed on");
+                let is_output = data[0] == b'0';
+                assert!(is_output || self.is_direct, "only output is passed on");
                 self.output += &String::from_utf8_lossy(&data[1..]);
             }
             Frame::Ping | Frame::Close(_) => {}

@@ -114,6 +114,10 @@ async fn a_message_without_an_end_is_refused_by_its_head_and_others_go_on() {
     let (_, file) = web.recorder("o/r#1").await;
     let mut other = web.terminal("/s/o+r+1/ws").await;
     let before = resident(web.world.pid());
+    // Nothing above 64 KiB is waited for.
+    let mut one = web.terminal("/s/o+r+1/ws").await;
+    one.raw(0x82, (64 << 10) + 1, b"0begin").await;
+    assert_eq!(one.ends().await, Some(1008));
     // One frame of 100 MB, and 100 MB in frames that are each small enough.
     let mut one = web.terminal("/s/o+r+1/ws").await;
     one.raw(0x82, 100 << 20, b"0begin").await;
@@ -321,6 +325,8 @@ async fn closing_a_session_ends_its_agent_under_the_eyes_of_its_viewers() {
     let (pane, _) = web.recorder("o/r#1").await;
     let mut terminal = web.terminal("/s/o+r+1/ws").await;
     terminal.shows("ready").await;
+    // A person's own session of its group would keep the pane.
+    web.world.tmux.run(&["new-session", "-d", "-t", &pane.session_id, "-s", "mine"]);
     let (code, out, err) = web.world.run(&["sessions", "close", "o/r#1"]);
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(terminal.ends().await, Some(1000));

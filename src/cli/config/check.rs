@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::base::failure::{Failure, chain};
-use crate::base::text::visible;
+use crate::base::text::{visible, wrapped};
 use crate::cli::setup::Loaded;
 use crate::cli::{Context, json};
 use crate::core::config::{EVENTS, SpawnPolicy, WITHOUT_EFFECT, is_among, lines};
@@ -26,7 +26,7 @@ pub(super) struct Args {
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let loaded = context.load().and_then(|loaded| {
         // The receiver would not start with them.
-        read_templates(&loaded.config.routing)?;
+        read_templates(&loaded.config.routing, &loaded.file, &loaded.text)?;
         Ok(loaded)
     });
     let loaded = match loaded {
@@ -51,7 +51,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     for note in notes {
-        context.printer.note(&format!("note: {note}"));
+        context.printer.note(wrapped(&format!("note: {note}"), 80, "  ").trim_start());
     }
     context.printer.data(&format!("{} is valid", visible(&loaded.file.display().to_string())))?;
     Ok(ExitCode::SUCCESS)

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::base::failure::{Failure, chain};
 use crate::base::terminal::table;
-use crate::base::text::visible;
+use crate::base::text::{visible, wrapped};
 use crate::cli::setup::{FileOrigin, Loaded};
 use crate::cli::{Context, json};
 use crate::core::config::{Leaf, leaves, lines};
@@ -71,9 +71,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         Err(error) => visible(&error),
     };
     context.printer.data(&format!(
-        "{file}\n({})\n\n{}\nwebhook's secret: {secret}",
+        "{file}\n({})\n\n{}\n{}",
         loaded.origin.why(),
-        shortened(&table(&["KEY", "FROM", "VALUE"], &rows, usize::MAX))
+        shortened(&table(&["KEY", "FROM", "VALUE"], &rows, usize::MAX)),
+        wrapped(&format!("webhook's secret: {secret}"), WIDTH, "  ").trim_start()
     ))?;
     Ok(ExitCode::SUCCESS)
 }

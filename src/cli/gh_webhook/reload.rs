@@ -25,8 +25,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let (_, paths) = context.paths()?;
     context.block_on(async {
         let Some(reloaded) = control::ask_to_reload(&paths.control()).await? else {
-            return Err(Failure::refused("no receiver runs with this configuration")
-                .hint("one that was started with another `state.dir` reads it again on SIGHUP"));
+            return Err(Failure::refused("no receiver runs with this configuration"));
         };
         if args.json {
             let value = serde_json::to_value(&reloaded).unwrap_or_default();

@@ -10,6 +10,7 @@ use crate::base::ids::{DeliveryId, Marker};
 use crate::base::text::visible;
 use crate::cli::Context;
 use crate::cli::setup::Loaded;
+use crate::core::config::RunnerKind;
 use crate::core::event;
 use crate::core::harness::Harnesses;
 use crate::core::routing::{self, Action, OwnVoice, prompt};
@@ -125,14 +126,20 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
         let _ = write!(text, "\n  To change it: {advice}");
     }
     if let Some(item) = &decision.item {
-        let _ = write!(text, "\nsession  {} ({})", item.short(), item.slug().tmux_name());
+        // Where it is; one that is yet to be made is made by the configuration.
+        let record = Registry::open(&loaded.paths.registry).load(&item.slug()).ok().flatten();
+        let place = match record.map_or(config.runner, |record| record.runner) {
+            RunnerKind::Process => "headless".to_owned(),
+            RunnerKind::Tmux => item.slug().tmux_name(),
+        };
+        let _ = write!(text, "\nsession  {} ({})", item.short(), place);
     }
     if let (Action::Deliver(message) | Action::Start(message), Some(item)) =
         (&decision.action, &decision.item)
     {
         let first = matches!(decision.action, Action::Start(_));
         let prompt = {
-            let templates = read_templates(config)?;
+            let templates = read_templates(config, &loaded.file, &loaded.text)?;
             let marker = Marker::new([0; 16]);
             prompt::render_with(&templates, message, item, &marker, &voice, first)
         };

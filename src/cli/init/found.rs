@@ -26,10 +26,10 @@ pub(super) struct Found {
     pub(super) remotes: Vec<Remote>,
     /// The hosts of the other remotes.
     pub(super) other_hosts: Vec<String>,
-    /// The person's login, and who told it.
-    pub(super) login: Option<(String, &'static str)>,
-    /// The host at which the GitHub CLI's log-in is not taken any more.
-    pub(super) refused_at: Option<String>,
+    /// The person's login at each host of the remotes, and who told it.
+    pub(super) logins: Vec<(String, &'static str)>,
+    /// The hosts at which the GitHub CLI's log-in is not taken any more.
+    pub(super) refused_at: Vec<String>,
     /// Claude Code, when it is installed.
     pub(super) claude: Option<Tool>,
 }
@@ -51,23 +51,35 @@ impl Found {
             let hosts: Vec<_> = known.iter().map(|account| account.host.clone()).collect();
             (found.remotes, found.other_hosts) = remotes::parse(&listing, &hosts);
         }
-        let host = found.remotes.first().map_or(GITHUB, |remote| remote.repo.host());
-        let account = known.iter().find(|account| account.host == host);
-        if account.is_some_and(|account| account.is_refused) {
-            found.refused_at = Some(host.to_owned());
+        let mut hosts: Vec<String> = Vec::new();
+        for remote in &found.remotes {
+            if !hosts.iter().any(|host| host == remote.repo.host()) {
+                hosts.push(remote.repo.host().to_owned());
+            }
         }
-        found.login = match account.and_then(|account| account.login.clone()) {
-            Some(login) => Some((login, "the GitHub CLI")),
-            None => match &git {
-                Some(git) if host == GITHUB => {
-                    said(git, context.env.cwd(), &["config", "--get", "github.user"])
-                        .await
-                        .filter(|login| super::login(login).is_ok())
-                        .map(|login| (login, "git's github.user"))
-                }
-                _ => None,
-            },
-        };
+        if hosts.is_empty() {
+            hosts.push(GITHUB.to_owned());
+        }
+        for host in hosts {
+            let account = known.iter().find(|account| account.host == host);
+            let login = match account.and_then(|account| account.login.clone()) {
+                Some(login) => Some((login, "the GitHub CLI")),
+                None => match &git {
+                    Some(git) if host == GITHUB => {
+                        said(git, context.env.cwd(), &["config", "--get", "github.user"])
+                            .await
+                            .filter(|login| super::login(login).is_ok())
+                            .map(|login| (login, "git's github.user"))
+                    }
+                    _ => None,
+                },
+            };
+            let is_new = |login: &String| found.logins.iter().all(|(known, _)| known != login);
+            found.logins.extend(login.filter(|(login, _)| is_new(login)));
+            if account.is_some_and(|account| account.is_refused) {
+                found.refused_at.push(host);
+            }
+        }
         found
     }
 }

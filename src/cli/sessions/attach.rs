@@ -96,6 +96,9 @@ fn ask_number(context: &Context, most: usize) -> Result<usize, Failure> {
     }
 }
 
+/// How many sessions a hint names: those with the latest events.
+const NAMED: usize = 5;
+
 /// The session that is meant when none is named: the only one there is, or the
 /// one that a person picks.
 fn pick(context: &Context, loaded: &Loaded) -> Result<Slug, Failure> {
@@ -122,11 +125,16 @@ fn pick(context: &Context, loaded: &Loaded) -> Result<Slug, Failure> {
             Ok(open[number - 1].0.clone())
         }
         _ => {
-            let names = open.iter().map(|(_, record)| {
+            let names = open.iter().take(NAMED).map(|(_, record)| {
                 format!("the-loop sessions attach '{}'", record.work_item.reference.short())
             });
             let failure = Failure::refused(format!("there are {} sessions: say which", open.len()));
-            Err(names.fold(failure, Failure::hint))
+            let failure = names.fold(failure, Failure::hint);
+            Err(if open.len() > NAMED {
+                failure.hint("`the-loop sessions list` shows all of them")
+            } else {
+                failure
+            })
         }
     }
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Context, Failure, Loaded, Registry, SessionStatus, Slug, resolve, tools};
+use crate::base::clock::Clock;
 use crate::base::ids::DeliveryId;
 use crate::base::text::visible;
 use crate::core::config::RunnerKind;
-use crate::core::outcome::State;
+use crate::core::outcome::{Reason, State};
 use crate::core::session::SessionRecord;
 use crate::host::pane_log;
 use crate::host::runner::end_turn;
 use crate::serve::control;
 use crate::state::drive::Drive;
-use crate::state::inbox::{Inbox, LocalMessage};
-use crate::state::turns::Turns;
+use crate::state::inbox::{Inbox, LocalMessage, QueuedDelivery, RouteAction, Step};
+use crate::state::turns::{Mark, Turns, claim};
 
 /// How long the receiver may take.
 const CLOSED_WITHIN: Duration = Duration::from_secs(15);
@@ -30,6 +31,9 @@ pub(super) struct Args {
     /// The session: `15`, `owner/repo#15`, a URL or the slug
     item: String,
 }
+
+/// How many deliveries are looked at together.
+const BATCH: usize = 200;
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
@@ -103,10 +107,55 @@ async fn close_here(
         .update(slug, |record| record.status = SessionStatus::Closed)
         .map(drop)
         .map_err(|error| Failure::failed("could not note that it is closed").because(error))?;
+    end_queue(loaded, slug, record).await?;
     context.printer.note("no receiver runs: the agent was ended from here");
     if record.work_tree.as_ref().is_some_and(|tree| tree.made) {
         tools::workspaces(context, loaded).await?.release_of(&registry, record).await;
     }
+    Ok(())
+}
+
+/// Ends what waits for the session, as a receiver would: it came before the close,
+/// and what comes after it revives the session.
+async fn end_queue(loaded: &Loaded, slug: &Slug, record: &SessionRecord) -> Result<(), Failure> {
+    let failed = |error| Failure::failed("could not end what waits for it").because(error);
+    if !loaded.paths.inbox().exists() {
+        return Ok(());
+    }
+    let inbox = Inbox::open(&loaded.paths.inbox(), Clock::System).map_err(failed)?;
+    let turns = Turns::of(&loaded.paths, slug);
+    let may_have_begun = |delivery: &QueuedDelivery| {
+        match turns.last_of(&delivery.id, &delivery.marker) {
+            // Nobody can begin it any more.
+            Ok(Some(turn)) => !matches!(claim(&turn.claim(), &Mark::nobody()), Ok(true)),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    };
+    let (mut steps, mut after) = (Vec::new(), 0);
+    loop {
+        let batch = inbox.pending(after, BATCH).map_err(failed)?;
+        let Some(last) = batch.last() else { break };
+        after = last.seq;
+        for delivery in batch.into_iter().filter(|delivery| delivery.slug == *slug) {
+            let (state, reason) = match (delivery.action, delivery.state) {
+                (RouteAction::Close, _) => (State::Done, Reason::ItemClosed),
+                // What became of it its turn tells at the next start.
+                (_, State::Injecting) if record.is_headless() && may_have_begun(&delivery) => {
+                    continue;
+                }
+                (_, State::Injecting) if record.is_headless() => {
+                    (State::Failed, Reason::ClosedBeforeDelivery)
+                }
+                // It may have been typed.
+                (_, State::Injecting) => (State::Unproven, Reason::NoSignal),
+                _ => (State::Failed, Reason::ClosedBeforeDelivery),
+            };
+            steps.push(Step { delivery: delivery.id, state, reason, detail: None, route: None });
+        }
+    }
+    inbox.record(steps).await.map_err(failed)?;
+    inbox.close();
     Ok(())
 }
 

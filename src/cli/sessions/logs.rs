@@ -5,9 +5,7 @@ use std::process::ExitCode;
 use super::{Context, Failure, Loaded, Slug, resolve, tools};
 use crate::base::text::visible;
 use crate::host::{history, pane_log};
-
-/// The most that is read of one turn's output.
-const MAX_TURN: u64 = 16 << 20;
+use crate::state::turns::output::MAX_OUTPUT;
 
 /// Print what a session's agent has shown, also after it ended
 ///
@@ -26,7 +24,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let (slug, record) = resolve(&loaded, &args.item)?;
     let lines = if record.is_headless() {
         let failed = |error| Failure::failed("could not read the session's turns").because(error);
-        history::of_turns(&loaded.paths, &slug, MAX_TURN).map_err(failed)?
+        history::of_turns(&loaded.paths, &slug, MAX_OUTPUT).map_err(failed)?
     } else {
         context.block_on(of_pane(context, &loaded, &slug))?
     };

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::{Context, Failure, Loaded, Registry, resolve};
 use crate::base::clock::Clock;
 use crate::base::failure::Kind;
-use crate::base::ids::{HarnessSessionId, WorkItem};
+use crate::base::ids::{HarnessSessionId, Repo, WorkItem};
 use crate::base::random;
 use crate::core::config::{HarnessName, RunnerKind};
 use crate::core::harness::Harnesses;
@@ -118,7 +118,7 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
     };
     let cwd = fs_err::canonicalize(&cwd)
         .map_err(|error| Failure::refused("the session has no directory").because(error))?;
-    let short = item.short();
+    let (short, repo) = (item.short(), item.repo.clone());
     let mut record = SessionRecord::new(
         RecordedItem { reference: item, title: None, url: None },
         harness,
@@ -138,6 +138,7 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
     }
     change(context, &loaded, &SessionVerb::Register { record: Box::new(record) })?;
     context.printer.note(&format!("{short} has a session; its next event starts the agent"));
+    warn_unheard(context, &loaded, &repo);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -151,17 +152,21 @@ pub(super) fn link(context: &Context, args: &LinkArgs) -> Result<ExitCode, Failu
         _ => work_item(&args.pull_request)?,
     };
     let (short, linked) = (item.short(), pull_request.short());
-    let listed = &loaded.config.routing.repositories;
-    let is_heard = listed.is_empty() || listed.contains(&pull_request.repo);
     let repo = pull_request.repo.clone();
     change(context, &loaded, &SessionVerb::LinkPr { item, pull_request })?;
     context.printer.note(&format!("events of {linked} go to the session of {short}"));
-    if !is_heard {
+    warn_unheard(context, &loaded, &repo);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says that a repository's events are not acted on, where that is so.
+fn warn_unheard(context: &Context, loaded: &Loaded, repo: &Repo) {
+    let listed = &loaded.config.routing.repositories;
+    if !listed.is_empty() && !listed.contains(repo) {
         context.printer.note(&format!(
             "warning: `{repo}` is not in `routing.repositories`,\n  so its events are not acted on"
         ));
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The harness that a person names.

@@ -1,13 +1,19 @@
 //! A fault of the configuration file as a person sees it: the place, the line
 //! with a caret under the spot, and what was probably meant.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::locate::Spot;
-use crate::base::text::visible;
+use crate::base::text::{visible, wrapped};
+
+/// Columns of a line for people.
+const COLUMNS: usize = 80;
+
+/// What stands before an error: `error: `.
+const PREFIX: usize = 7;
 
 /// Columns of the source line that are shown.
 const WINDOW: usize = 68;
@@ -26,13 +32,18 @@ pub struct ConfigError {
 }
 
 impl fmt::Display for ConfigError {
-    /// One line: `FILE:LINE:COLUMN: what is wrong`.
+    /// One line, `FILE:LINE:COLUMN: what is wrong`, where that fits a terminal;
+    /// else what is wrong stands below the place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&visible(&self.file.display().to_string()))?;
+        let mut place = visible(&self.file.display().to_string());
         if let Some(Spot { line, column }) = self.spot {
-            write!(f, ":{line}:{column}")?;
+            let _ = write!(place, ":{line}:{column}");
         }
-        write!(f, ": {}", self.message)
+        if PREFIX + place.width() + 2 + self.message.width() <= COLUMNS {
+            write!(f, "{place}: {}", self.message)
+        } else {
+            write!(f, "{place}:\n{}", wrapped(&self.message.replace('\n', " "), COLUMNS, "  "))
+        }
     }
 }
 
@@ -184,6 +195,13 @@ fn secret_at(line: &str) -> Option<usize> {
     let lower = line.to_ascii_lowercase();
     let word = SECRET_WORDS.iter().filter_map(|word| lower.find(word)).min()?;
     lower[word..].find(':').map(|colon| word + colon + 1)
+}
+
+/// What is written at a spot: a key, a quoted or a plain value.
+pub(super) fn token_at(text: &str, spot: Spot) -> Option<&str> {
+    let line = *yaml_lines(text).get(spot.line.checked_sub(1)?)?;
+    let at = line.char_indices().nth(spot.column.checked_sub(1)?)?.0;
+    Some(token(&line[at..]))
 }
 
 /// The token at the start of `rest`: a key, a quoted or a plain value.

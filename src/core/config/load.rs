@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::error::{ConfigError, is_secret};
+use super::error::{ConfigError, is_secret, token_at};
 use super::locate::{Spot, What, locate};
 use super::model::{Config, EVENT_NAMES, EVENTS};
 use super::suggest::{nearest, one_of};
@@ -14,6 +14,7 @@ use super::values::NO_PASSWORD;
 use super::walk::{Fault, FaultKind, Found};
 use crate::base::text::{cap, visible};
 
+mod args;
 mod harnesses;
 mod syntax;
 
@@ -68,6 +69,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let config =
         Config::deserialize(&tree).map_err(|fault| explain(file, text, &fault.arrived()))?;
     harnesses::check(file, text, &config)?;
+    args::check(file, text, &config)?;
     match config.clash() {
         Some(clash) => {
             let path: Vec<_> = clash.key.split('.').map(|key| Step::Key(key.to_owned())).collect();
@@ -121,7 +123,15 @@ fn explain(file: &Path, text: &str, fault: &Fault) -> ConfigError {
     // The value may be the secret itself, put where its variable's name belongs.
     let secret = is_secret(last_key(path))
         || matches!(kind, FaultKind::Invalid(text) if text == NO_PASSWORD);
-    let found = |found: &Found| match found {
+    // As it is written: `4.0` is another thing than `4`.
+    let written = spot.and_then(|spot| token_at(text, spot));
+    let found = |found: &Found| match (found, written) {
+        (Found::Number(number), Some(written)) if is_number(written, number) => {
+            Found::Number(written.to_owned())
+        }
+        (found, _) => found.clone(),
+    };
+    let told = |found: &Found| match found {
         Found::Text(_) | Found::Number(_) if secret => "what stands here".to_owned(),
         found => in_words(found),
     };
@@ -146,14 +156,15 @@ fn explain(file: &Path, text: &str, fault: &Fault) -> ConfigError {
             error(format!("{name} has no value; it must be {expected}"))
         }
         FaultKind::WrongType { found: what, expected } => {
-            let error = error(format!("{name} must be {expected}, not {}", found(what)));
+            let what = &found(what);
+            let error = error(format!("{name} must be {expected}, not {}", told(what)));
             match type_hint(what, expected).filter(|_| !secret) {
                 Some(hint) => error.hint(hint),
                 None => error,
             }
         }
         FaultKind::NeedsKeys { found: what, known } => {
-            let error = error(format!("{name} must hold keys, not {}", found(what)));
+            let error = error(format!("{name} must hold keys, not {}", told(&found(what))));
             match (what, known) {
                 (Found::Text(text), [only]) => {
                     error.hint(format!("write it as `{{ {only}: {} }}`", shown(text)))
@@ -216,6 +227,11 @@ fn elsewhere(key: &str) -> Option<String> {
     fitting.next().is_none().then_some(path)
 }
 
+/// Whether what is written is this number.
+fn is_number(written: &str, number: &str) -> bool {
+    written == number || written.parse::<f64>().ok() == number.parse::<f64>().ok()
+}
+
 fn type_hint(found: &Found, expected: &str) -> Option<String> {
     match (found, expected) {
         (Found::Text(text), "`true` or `false`") => match text.to_lowercase().as_str() {
@@ -223,7 +239,11 @@ fn type_hint(found: &Found, expected: &str) -> Option<String> {
             "no" | "off" | "n" | "0" => Some("did you mean `false`?".to_owned()),
             word => nearest(word, ["true", "false"]).map(|near| format!("did you mean `{near}`?")),
         },
-        (Found::Text(text), "a list") => Some(format!("write it as a list: `[{}]`", shown(text))),
+        (Found::Text(text), "a list") => {
+            // What was written as on a command line is a word each.
+            let words: Vec<_> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+            Some(format!("write it as a list: `[{}]`", shown(&words.join(", "))))
+        }
         (Found::Text(text), _) if text.parse::<u32>().is_ok() => {
             Some("leave out its quotes".to_owned())
         }
@@ -277,4 +297,12 @@ fn last_key(path: &[Step]) -> &str {
 
 fn shown(text: &str) -> String {
     visible(&cap(text, 60))
+}
+
+/// A fault that only shows when what a key names is looked at: at the key's value,
+/// like those of the file itself.
+pub fn fault_at(file: &Path, text: &str, key: &str, message: &str) -> ConfigError {
+    let path: Vec<_> = key.split('.').map(|key| Step::Key(key.to_owned())).collect();
+    ConfigError::whole(file, format!("`{key}`: {message}"))
+        .at(text, locate(text, &path, What::Value))
 }

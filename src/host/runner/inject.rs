@@ -120,7 +120,7 @@ impl Injector<'_> {
                 _ => action.types(),
             });
             // What was seen is older than the lock: the next look decides.
-            if action.types() && tools.must_be_held(&action).await {
+            if action.types() && tools.must_be_held().await {
                 injection = before;
                 continue;
             }

@@ -27,15 +27,16 @@ use crate::doctor::tool::Tool;
 use crate::host::agents::{Agents, Form};
 use crate::host::tmux::{NewSession, PaneState, Tmux, TmuxError};
 use crate::state::drive::Drive;
-use crate::state::inbox::{Inbox, QueuedDelivery};
+use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
-use crate::state::turns::{self, Mark, Turn, Turns};
+use crate::state::turns::{End, Turn, Turns};
 
 use super::signals::SignalLog;
 use super::told::Told;
 use super::{Gate, failure};
 
+mod earlier;
 mod group;
 mod judge;
 mod prepare;
@@ -190,7 +191,8 @@ impl ProcessRunner {
         let told = Told::load(&self.parts.inbox, ids)?;
         let delivery = &told.whole;
         let turns = Turns::of(&self.parts.paths, slug);
-        let mut left = turns.last_of(&delivery.id).map_err(|error| error.to_string())?;
+        let mut left =
+            turns.last_of(&delivery.id, &delivery.marker).map_err(|error| error.to_string())?;
         let mut prompt = delivery.prompt.clone();
         let mut is_second = false;
         loop {
@@ -199,7 +201,7 @@ impl ProcessRunner {
             let mut signals =
                 SignalLog::new(harness.clone(), &self.parts.paths.spool().join(slug.as_str()));
             let (turn, ending) = if let Some(turn) = left.take() {
-                match self.take_up(delivery, turn, call_off).await? {
+                match self.take_up(delivery, turn, call_off).await {
                     Some(ended) => ended,
                     // It never began, and nobody can begin it any more.
                     None => continue,
@@ -224,6 +226,13 @@ impl ProcessRunner {
                     let conversation =
                         conversation.or_else(|| (!is_ours).then(by_signal).flatten());
                     Checkpoint::Acknowledge.reached();
+                    if reason != Reason::Accepted {
+                        let detail = detail.clone().unwrap_or_default();
+                        let end = End { reason: reason.to_string(), detail };
+                        if let Err(error) = turn.note_end(&end) {
+                            tracing::warn!(%slug, %error, "could not note a turn's end");
+                        }
+                    }
                     self.note_end(slug, ids, state, reason, detail.as_deref(), conversation);
                     return Ok(Delivered::Turn { state, reason, detail });
                 }
@@ -240,42 +249,8 @@ impl ProcessRunner {
                 Verdict::NoConversation | Verdict::HasConversation => {
                     return Err("the agent refuses every conversation".to_owned());
                 }
-                Verdict::NotTaken if !is_second => is_second = true,
-                Verdict::NotTaken => {
-                    return Err("the agent ended twice before it took the text".to_owned());
-                }
             }
         }
-    }
-
-    /// Takes up a turn that an earlier receiver began; nothing when no agent had
-    /// begun it.
-    async fn take_up(
-        &self,
-        delivery: &QueuedDelivery,
-        turn: Turn,
-        call_off: &CancellationToken,
-    ) -> Result<Option<(Turn, Ending)>, String> {
-        if turns::claim(&turn.claim(), &Mark::nobody()).map_err(|error| error.to_string())? {
-            return Ok(None);
-        }
-        let Some(mark) = turn.mark().filter(|mark| mark.pid != 0) else { return Ok(None) };
-        tracing::info!(delivery = %delivery.id, pid = mark.pid, "takes up a turn");
-        let ending = self.await_end(&turn, &mark, &delivery.slug, call_off).await;
-        Ok(Some((turn, ending)))
-    }
-
-    /// Waits for the end of a turn that this process did not start.
-    async fn await_end(
-        &self,
-        turn: &Turn,
-        mark: &Mark,
-        slug: &Slug,
-        call_off: &CancellationToken,
-    ) -> Ending {
-        let spool = self.parts.paths.spool().join(slug.as_str());
-        let now = self.parts.clock.now();
-        watch::adopted(turn, mark, &spool, self.limit(), now, call_off).await
     }
 
     fn limit(&self) -> std::time::Duration {
@@ -310,6 +285,10 @@ impl ProcessRunner {
         let prepared =
             prepare::prepare(&self.parts, told, turns, &invocation, prompt, call_off).await?;
         let Some(Prepared { turn, stdin, stdout, stderr }) = prepared else { return Ok(None) };
+        // An event revives a closed session, from here on.
+        if record.status == SessionStatus::Closed {
+            self.note(&record.slug(), |record| record.be(SessionStatus::Active));
+        }
         let child = self
             .parts
             .program
@@ -371,7 +350,11 @@ impl ProcessRunner {
             } else {
                 Some(explained())
             };
-            record.be(if failed { SessionStatus::Failed } else { SessionStatus::Active });
+            // One that was closed while no receiver ran stays so: its turn was taken up
+            // for its outcome.
+            if record.status != SessionStatus::Closed {
+                record.be(if failed { SessionStatus::Failed } else { SessionStatus::Active });
+            }
         });
     }
 

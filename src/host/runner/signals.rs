@@ -26,7 +26,6 @@ pub struct SignalLog {
     dir: PathBuf,
     last: Option<String>,
     ready_at: Option<Timestamp>,
-    began_at: Option<Timestamp>,
     asks: Option<String>,
     /// When the turn began whose end was not told.
     turn_at: Option<Timestamp>,
@@ -51,7 +50,6 @@ impl SignalLog {
             dir: dir.to_path_buf(),
             last: None,
             ready_at: None,
-            began_at: None,
             asks: None,
             turn_at: None,
             conversation: None,
@@ -66,7 +64,6 @@ impl SignalLog {
             match self.harness.signal_of(&entry.raw) {
                 Some(Signal::Ready { session_id, transcript }) => {
                     self.ready_at = Some(entry.at);
-                    self.began_at = Some(entry.at);
                     self.asks = None;
                     self.turn_at = None;
                     self.follow(Source { conversation: Some(session_id), transcript });
@@ -78,7 +75,6 @@ impl SignalLog {
                     self.taken.extend(markers(&prompt).map(str::to_owned));
                     // What we typed tells which conversation the agent is in.
                     if self.taken.len() > before {
-                        self.began_at = self.began_at.max(Some(entry.at));
                         self.follow(self.harness.source_of(&entry.raw));
                     }
                 }
@@ -110,11 +106,6 @@ impl SignalLog {
     /// Whether the agent said that it is ready at or after this time.
     pub fn is_ready_since(&self, since: Timestamp) -> bool {
         self.ready_at.is_some_and(|at| at >= since)
-    }
-
-    /// Whether the agent was ready at some time since, also when it ended again.
-    pub(super) fn began_since(&self, since: Timestamp) -> bool {
-        self.began_at.is_some_and(|at| at >= since)
     }
 
     /// The conversation's id as the agent named it.

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::core::inject::Action;
 use crate::state::spool;
 
-/// How long tools are held back at once, and how often that is tried.
-const TOOLS_HELD: Duration = Duration::from_secs(1);
+/// How long tools are held back at once, and how often that is tried. A hook waits
+/// no longer than two seconds.
+const TOOLS_HELD: Duration = Duration::from_millis(1800);
 const TOOLS_TRIES: u32 = 10;
-/// How long a tool that came before the lock may take to open its dialog.
-const TOOLS_SETTLE: Duration = Duration::from_millis(150);
+/// How long a tool that was let go may take to open its dialog: on a busy machine
+/// half a second was seen.
+const TOOL_OPENS: Duration = Duration::from_secs(1);
+/// After how long it is looked for that dialog again.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long after a lock that somebody else held it is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(15);
 
@@ -34,14 +37,13 @@ impl Tools {
         self.held.take_if(|(_, since)| !is_needed || since.elapsed() > TOOLS_HELD);
     }
 
-    /// Takes the lock, where it is not held. `false`: it is held since long before
-    /// the last look, or cannot be had, and that must not keep a delivery.
-    pub(super) async fn must_be_held(&mut self, action: &Action) -> bool {
-        // The submit key comes a good while after the paste anyway.
-        let is_hasty = matches!(action, Action::Stash | Action::Unstash | Action::Remove);
+    /// Takes the lock, where it is not held, and waits for the dialog of a tool that
+    /// came before it. `false`: neither is to be waited for, or the lock cannot be
+    /// had, and that must not keep a delivery.
+    pub(super) async fn must_be_held(&mut self) -> bool {
         match self.held {
-            Some((_, since)) if is_hasty && since.elapsed() < TOOLS_SETTLE => {
-                tokio::time::sleep(TOOLS_SETTLE.saturating_sub(since.elapsed())).await;
+            Some(_) if spool::last_tool(&self.spool).is_some_and(|ago| ago < TOOL_OPENS) => {
+                tokio::time::sleep(LOOK).await;
                 return true;
             }
             Some(_) => return false,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::ids::{Slug, WorkItem};
+use crate::base::ids::{HarnessSessionId, Slug, WorkItem};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::state::registry::{Registry, RegistryError};
 
@@ -69,6 +69,14 @@ pub enum VerbError {
         /// Whose it is.
         owner: WorkItem,
     },
+    /// Another session has the conversation.
+    #[error("the session of {} has the conversation `{conversation}`", owner.short())]
+    Driven {
+        /// The conversation.
+        conversation: HarnessSessionId,
+        /// Whose it is.
+        owner: WorkItem,
+    },
     /// The pull request's events go elsewhere.
     #[error("{} belongs to the session `{owner}`", pull_request.short())]
     LinkedElsewhere {
@@ -126,7 +134,20 @@ pub fn apply(registry: &Registry, verb: &SessionVerb) -> Result<(), VerbError> {
                 let item = record.work_item.reference.clone();
                 return Err(VerbError::Exists { item });
             }
-            let mut others = registry.load_all().records.into_values();
+            let others = registry.load_all().records;
+            let drives = |other: &&SessionRecord| {
+                let (ours, its) = (&record.harness_session_id, &other.harness_session_id);
+                other.harness == record.harness && its.as_str().eq_ignore_ascii_case(ours.as_str())
+            };
+            // Also one that is closed: its next event revives it.
+            if let Some(other) = others.values().find(drives) {
+                let owner = other.work_item.reference.clone();
+                return Err(VerbError::Driven {
+                    conversation: record.harness_session_id.clone(),
+                    owner,
+                });
+            }
+            let mut others = others.into_values();
             let in_its_tree = |other: &SessionRecord| {
                 other.work_tree.as_ref().is_some_and(|tree| tree.made)
                     && record.cwd.starts_with(&other.cwd)

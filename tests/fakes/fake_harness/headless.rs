@@ -35,6 +35,9 @@ impl Fake {
             let result = json!([{ "type": "tool_result", "content": "total 0" }]);
             println!("{}", json!({ "type": "user", "message": { "content": result } }));
         }
+        while self.script.ends_at.as_ref().is_some_and(|path| !path.exists()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         match self.script.mode {
             Mode::NeverEnds => {
                 let mut trap = Command::new("/bin/sh");

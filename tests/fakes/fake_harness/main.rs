@@ -570,7 +570,8 @@ impl Fake {
     /// Runs the commands of a hook as Claude does: through a shell, with the
     /// event on standard input.
     fn hook(&self, name: &str, event: Value) {
-        if self.script.mode == Mode::Mute && name == "UserPromptSubmit" {
+        let is_silent = self.script.mode == Mode::Mute || self.script.no_hook;
+        if is_silent && name == "UserPromptSubmit" {
             return;
         }
         for child in self.hook_children(name, event) {
@@ -606,7 +607,7 @@ impl Fake {
     }
 
     fn record(&self, record: &Value) {
-        if self.script.mode != Mode::Mute {
+        if self.script.mode != Mode::Mute && !self.script.no_transcript {
             fs::create_dir_all(self.transcript.parent().unwrap()).unwrap();
             let mut record = record.clone();
             record["sessionId"] = json!(self.args.session);

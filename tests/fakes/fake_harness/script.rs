@@ -41,6 +41,11 @@ pub(crate) struct Script {
     /// What a headless result says, instead of the truth.
     pub(crate) says_session: Option<String>,
     pub(crate) says_cost: Option<f64>,
+    /// What it does not do when it takes a prompt.
+    pub(crate) no_hook: bool,
+    pub(crate) no_transcript: bool,
+    /// A headless turn ends when this file is there.
+    pub(crate) ends_at: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]

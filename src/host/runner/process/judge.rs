@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use fs_err as fs;
+use serde_json::Value;
 
 use crate::base::ids::{HarnessSessionId, Marker};
 use crate::base::text::{cap, visible};
-use crate::core::harness::{Harness, OneShotResult};
+use crate::core::harness::{Harness, OneShotResult, rendered};
 use crate::core::outcome::{Reason, State};
 use crate::state::turns::Turn;
+use crate::state::turns::output::{self, MAX_OUTPUT};
 
 use super::super::signals::SignalLog;
 use super::watch::words;
@@ -24,12 +25,13 @@ const LAST_WORDS: usize = 600;
 pub(super) struct Ending {
     /// Its exit code or signal, where this process is its parent.
     pub(super) status: Option<ExitStatus>,
-    /// An earlier receiver started it.
-    pub(super) is_adopted: bool,
     /// It ran past this time and was ended.
     pub(super) timed_out: Option<Duration>,
     /// It was ended because its session is closed.
     pub(super) called_off: bool,
+    /// Nobody read its prompt, which is proof that the agent did not take it. That
+    /// a hook said nothing is none: a hook can be lost.
+    pub(super) is_unread: bool,
     /// How many bytes of its output were cut.
     pub(super) cut: u64,
 }
@@ -48,9 +50,6 @@ pub(super) enum Verdict {
     NoConversation,
     /// The agent has the conversation already, and took nothing.
     HasConversation,
-    /// The agent is known to have taken nothing, and its parent was lost: it may
-    /// be run again.
-    NotTaken,
 }
 
 /// Judges a turn.
@@ -61,13 +60,11 @@ pub(super) fn judge(
     signals: &mut SignalLog,
     marker: &Marker,
 ) -> Verdict {
-    let stdout = fs::read(turn.stdout()).unwrap_or_default();
-    let stderr = fs::read(turn.stderr()).unwrap_or_default();
+    let stdout = output::newest(&turn.stdout(), MAX_OUTPUT).unwrap_or_default();
+    let stderr = output::newest(&turn.stderr(), MAX_OUTPUT).unwrap_or_default();
     let result = harness.parse_result(&stdout);
     let is_taken = signals.has_taken(marker);
-    let began = turn.about().is_some_and(|about| signals.began_since(about.began));
-    let is_empty = stdout.iter().all(u8::is_ascii_whitespace);
-    let said = last_words(if stderr.is_empty() { &stdout } else { &stderr });
+    let said = if stderr.is_empty() { last_words_of_turn(&stdout) } else { last_words(&stderr) };
     let how = how(ending, &said);
     let ended = |state, reason, detail: String| Verdict::Ended {
         state,
@@ -100,30 +97,30 @@ pub(super) fn judge(
         };
         return ended(State::Delivered, reason, how);
     }
-    if harness.refuses_resume(&String::from_utf8_lossy(&stderr))
-        || harness.refuses_resume(&String::from_utf8_lossy(&stdout))
-    {
+    let refuses = |is_one: &dyn Fn(&str) -> bool| {
+        let stdout = String::from_utf8_lossy(&stdout);
+        // What stands in a record was said in a turn, and may be anybody's words.
+        let has_record = stdout.lines().any(|line| serde_json::from_str::<Value>(line).is_ok());
+        let is_success = ending.status.is_some_and(|status| status.success());
+        let said = is_one(&String::from_utf8_lossy(&stderr)) || is_one(&stdout);
+        said && !has_record && !is_success
+    };
+    if refuses(&|said| harness.refuses_resume(said)) {
         return Verdict::NoConversation;
     }
-    if harness.refuses_start(&String::from_utf8_lossy(&stderr))
-        || harness.refuses_start(&String::from_utf8_lossy(&stdout))
-    {
+    if refuses(&|said| harness.refuses_start(said)) {
         return Verdict::HasConversation;
     }
     if turn.was_not_started() {
         return ended(State::Failed, Reason::StartFailed, said);
     }
-    let proves_absence = began && harness.profile().gives_proof;
-    let ended_early = is_empty && ending.status.is_some_and(|status| status.code() > Some(0));
-    match ending.timed_out {
-        _ if ending.called_off && proves_absence => {
-            ended(State::Failed, Reason::ClosedBeforeDelivery, how)
-        }
-        Some(_) if proves_absence => ended(State::Failed, Reason::TurnTimedOut, how),
-        None if proves_absence && ending.is_adopted => Verdict::NotTaken,
-        None if proves_absence || ended_early => ended(State::Failed, Reason::HarnessExited, how),
-        _ => ended(State::Unproven, Reason::NoSignal, how),
-    }
+    let reason = match ending.timed_out {
+        _ if !ending.is_unread => return ended(State::Unproven, Reason::NoSignal, how),
+        _ if ending.called_off => Reason::ClosedBeforeDelivery,
+        Some(_) => Reason::TurnTimedOut,
+        None => Reason::HarnessExited,
+    };
+    ended(State::Failed, reason, how)
 }
 
 /// How a turn ended, in a sentence.
@@ -132,7 +129,9 @@ fn how(ending: &Ending, said: &str) -> String {
         _ if ending.called_off => "the session was closed during its turn".to_owned(),
         (Some(limit), _) => format!("the turn did not end within {} s", limit.as_secs()),
         (None, Some(status)) => format!("the agent ended with {} and no result", words(status)),
-        (None, None) => "the agent ended while no receiver ran, with no result".to_owned(),
+        (None, None) => {
+            "its receiver was lost during the turn; the agent ended with no result".to_owned()
+        }
     };
     if ending.cut > 0 {
         let _ = write!(text, "; {} MB of its output were cut", ending.cut >> 20);
@@ -142,6 +141,13 @@ fn how(ending: &Ending, said: &str) -> String {
         text.push_str(said);
     }
     text
+}
+
+/// What a turn printed last, as a person reads it.
+fn last_words_of_turn(stdout: &[u8]) -> String {
+    let tail = &stdout[stdout.len().saturating_sub(LAST_WORDS * 16)..];
+    let text = String::from_utf8_lossy(tail);
+    last_words(text.lines().flat_map(rendered).collect::<Vec<_>>().join("\n").as_bytes())
 }
 
 fn last_words(bytes: &[u8]) -> String {
@@ -169,6 +175,7 @@ mod tests {
     use std::path::Path;
     use std::process::Stdio;
 
+    use fs_err as fs;
     use jiff::Timestamp;
     use serde_json::json;
     use tokio_util::sync::CancellationToken;
@@ -190,7 +197,12 @@ mod tests {
     impl Case {
         fn new(prompt: &str) -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let about = About { delivery: "d-1".parse().unwrap(), began: Timestamp::UNIX_EPOCH };
+            let about = About {
+                delivery: "d-1".parse().unwrap(),
+                marker: None,
+                what: String::new(),
+                began: Timestamp::UNIX_EPOCH,
+            };
             let turn = Turns::in_dir(&dir.path().join("t")).begin(&about, prompt).unwrap();
             for path in [turn.stdout(), turn.stderr()] {
                 Turn::open_output(&path).unwrap();
@@ -199,7 +211,7 @@ mod tests {
             Self { dir, turn, marker: Marker::new([7; 16]) }
         }
 
-        fn tells(&self, event: &serde_json::Value) {
+        fn tells(&self, event: &Value) {
             let mut event = event.clone();
             event["session_id"] = json!("0d4f3c8e-6d6c-4d6e-9d9a-1f2e3d4c5b6a");
             spool::write(&self.dir.path().join("s"), &event).unwrap();
@@ -218,11 +230,15 @@ mod tests {
             self.judged_after(&Ending { status: Some(status), ..Ending::default() })
         }
 
-        fn judged_after(&self, ending: &Ending) -> (State, Reason, String) {
+        fn verdict(&self, ending: &Ending) -> Verdict {
             let harness = Harness::Claude(Claude);
             let mut signals = SignalLog::new(harness.clone(), &self.dir.path().join("s"));
             signals.refresh().unwrap();
-            match judge(&harness, &self.turn, ending, &mut signals, &self.marker) {
+            judge(&harness, &self.turn, ending, &mut signals, &self.marker)
+        }
+
+        fn judged_after(&self, ending: &Ending) -> (State, Reason, String) {
+            match self.verdict(ending) {
                 Verdict::Ended { state, reason, detail, .. } => {
                     (state, reason, detail.unwrap_or_default())
                 }
@@ -260,22 +276,77 @@ mod tests {
             };
             // It took the text: it is never sent again, however it ended.
             is(&taken, State::Delivered, Reason::AcceptedWithoutResult);
-            // It began, would have said so, and did not.
-            is(&begun, State::Failed, Reason::HarnessExited);
-            // It said nothing at all: only a failure of its own proves that it
-            // took nothing.
-            if status.code().is_some_and(|code| code > 0) {
-                is(&silent, State::Failed, Reason::HarnessExited);
-            } else {
-                is(&silent, State::Unproven, Reason::NoSignal);
+            // It read the text and told nobody, or printed something: no hook and no
+            // exit code proves that it did not take it.
+            for case in [&begun, &silent, &babbling] {
+                is(case, State::Unproven, Reason::NoSignal);
+                let unread = Ending { status: Some(status), is_unread: true, ..Ending::default() };
+                let (state, reason, _) = case.judged_after(&unread);
+                assert_eq!((state, reason), (State::Failed, Reason::HarnessExited), "{said}");
             }
-            is(&babbling, State::Unproven, Reason::NoSignal);
         }
         for (n, name) in
             [(1, "SIGHUP"), (2, "SIGINT"), (6, "SIGABRT"), (9, "SIGKILL"), (15, "SIGTERM")]
         {
             let (_, _, detail) = taken.judged(ExitStatus::from_raw(n));
             assert_eq!(detail, format!("the agent ended with signal {n} ({name}) and no result"));
+        }
+    }
+
+    #[test]
+    fn whatever_is_left_a_turn_is_run_again_only_on_the_agents_own_refusal() {
+        let refusal = "No conversation found with session ID: 0d4f3c8e";
+        let record = json!({ "type": "user", "message": refusal }).to_string();
+        let statuses =
+            [None, Some(0), Some(1 << 8), Some(9)].map(|raw| raw.map(ExitStatus::from_raw));
+        let outputs = [
+            ("", ""),
+            ("hello", ""),
+            (r#"{"type":"res"#, ""),
+            ("", "oops"),
+            ("", refusal),
+            (refusal, ""),
+            (record.as_str(), ""),
+            (record.as_str(), refusal),
+        ];
+        for (status, (stdout, stderr), bits) in statuses.iter().flat_map(|status| {
+            let each =
+                outputs.iter().flat_map(|output| (0..32_u8).map(move |bits| (*output, bits)));
+            each.map(move |(output, bits)| (*status, output, bits))
+        }) {
+            let [began, took, called_off, timed_out, is_unread] =
+                std::array::from_fn(|n| bits & (1 << n) != 0);
+            if is_unread && took {
+                continue;
+            }
+            let case = Case::new("x");
+            if began {
+                case.begins();
+            }
+            if took {
+                case.takes();
+            }
+            fs::write(case.turn.stdout(), stdout).unwrap();
+            fs::write(case.turn.stderr(), stderr).unwrap();
+            let timed_out = timed_out.then_some(Duration::from_secs(1));
+            let ending = Ending { status, timed_out, called_off, cut: 0, is_unread };
+            let what = format!("{stdout:?} {stderr:?} {began} {took} {ending:?}");
+            let is_refusal = !took
+                && (stderr == refusal || stdout == refusal)
+                && stdout != record
+                && !status.is_some_and(|status| status.success());
+            match case.verdict(&ending) {
+                Verdict::NoConversation => assert!(is_refusal, "{what}"),
+                Verdict::HasConversation => unreachable!("{what}"),
+                Verdict::Ended { state, .. } => {
+                    let wanted = match (took, is_unread) {
+                        (true, _) => State::Delivered,
+                        (false, true) => State::Failed,
+                        (false, false) => State::Unproven,
+                    };
+                    assert!(!is_refusal && state == wanted, "{what}: {state:?}");
+                }
+            }
         }
     }
 

@@ -63,7 +63,12 @@ async fn once(
 ) -> Result<Prepared, Trouble> {
     parts.inbox.record(told.steps(State::Injecting, Reason::TurnRunning, None)).await?;
     Checkpoint::BeforePaste.reached();
-    let about = About { delivery: told.whole.id.clone(), began: parts.clock.now() };
+    let about = About {
+        delivery: told.whole.id.clone(),
+        marker: Some(told.whole.marker.clone()),
+        what: what_happened(prompt),
+        began: parts.clock.now(),
+    };
     let turn = turns.begin(&about, prompt)?;
     let stored = serde_json::to_vec(&invocation.stored()).map_err(io::Error::from)?;
     atomic::write(&turn.launch(), &stored)?;
@@ -74,6 +79,15 @@ async fn once(
         stderr: Turn::open_output(&turn.stderr())?,
         turn,
     })
+}
+
+/// The first line of a prompt without its marker, and how many others follow.
+fn what_happened(prompt: &str) -> String {
+    let first = prompt.lines().next().unwrap_or_default();
+    let what = first.strip_prefix("[the-loop event ").and_then(|rest| rest.split_once("] "));
+    let what = what.map_or(first, |(_, what)| what);
+    let more = prompt.matches("\n[the-loop event ").count();
+    if more == 0 { what.to_owned() } else { format!("{what}, and {more} more") }
 }
 
 /// Why a turn could not be prepared, and whether that may be over in a moment.

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use fs_err as fs;
 use jiff::Timestamp;
 use rustix::process::Signal;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::state::turns::output::{self, MAX_OUTPUT};
 use crate::state::turns::{Mark, Turn};
 
 use super::group::{self, signal};
@@ -19,8 +19,6 @@ use super::judge::Ending;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long an agent that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// The most that a turn's output may take on disk; what is older is cut.
-const MAX_OUTPUT: u64 = 16 << 20;
 
 /// Waits for a turn that this process started, and for the end of what its agent
 /// left running.
@@ -38,6 +36,7 @@ pub(super) async fn child(
             status = child.wait() => {
                 ending.status = status.ok();
                 group::end(group, GRACE).await;
+                ending.is_unread = turn.is_unread();
                 bound(turn, &mut ending.cut);
                 return ending;
             }
@@ -57,6 +56,7 @@ pub(super) async fn child(
                 Some(status) => Some(status),
                 None => child.wait().await.ok(),
             };
+            ending.is_unread = turn.is_unread();
             bound(turn, &mut ending.cut);
             return ending;
         }
@@ -73,7 +73,7 @@ pub(super) async fn adopted(
     now: Timestamp,
     call_off: &CancellationToken,
 ) -> Ending {
-    let mut ending = Ending { is_adopted: true, ..Ending::default() };
+    let mut ending = Ending::default();
     let began = turn.about().map_or(now, |about| about.began);
     let spent = Duration::try_from(now.duration_since(began)).unwrap_or_default();
     let deadline = Instant::now() + limit.saturating_sub(spent);
@@ -103,19 +103,14 @@ pub async fn end(mark: &Mark) {
     signal(Some(mark.pid), Signal::KILL);
 }
 
-/// Cuts what a turn has written when it is more than one may. The agent appends,
-/// so that it writes on at the new end.
+/// Cuts what a turn has written when it is more than one may: the newest stays.
 fn bound(turn: &Turn, cut: &mut u64) {
     for path in [turn.stdout(), turn.stderr()] {
-        let length = fs::metadata(&path).map_or(0, |meta| meta.len());
-        if length > MAX_OUTPUT && empty(&path).is_ok() {
-            *cut += length;
+        match output::keep_newest(&path, MAX_OUTPUT) {
+            Ok(bytes) => *cut += bytes,
+            Err(error) => tracing::warn!(%error, "could not cut a turn's output"),
         }
     }
-}
-
-fn empty(path: &Path) -> std::io::Result<()> {
-    fs::OpenOptions::new().write(true).open(path)?.set_len(0)
 }
 
 /// How a process ended, in words.

@@ -20,6 +20,7 @@ use crate::base::text::{cap, visible};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::host::live::{self, Seen};
 use crate::serve::web::Web;
+use crate::state::changes::Changes;
 use crate::state::spool;
 
 /// How long after a look the next one begins where nothing told of a change; a
@@ -107,7 +108,7 @@ impl Board {
     /// Looks until nobody does any more.
     async fn run(self: Arc<Self>, sender: watch::Sender<Option<Arc<Sessions>>>) {
         let stop = self.web.parts.stop.clone();
-        let mut changes = self.web.parts.registry.changes();
+        let mut changes = Changes::of(self.web.parts.registry.dir());
         let mut before = Sessions::new();
         loop {
             let began = Instant::now();

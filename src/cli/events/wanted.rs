@@ -1,0 +1,136 @@
+//! Which deliveries a person means, and finding them.
+
+use super::Args;
+use crate::base::failure::{Failure, Kind};
+use crate::base::ids::{DeliveryId, Slug, WorkItem};
+use crate::base::text::{cap, visible};
+use crate::cli::Context;
+use crate::core::outcome::State;
+use crate::state::inbox::{DeliveryHistory, InboxError, InboxReader, Summary};
+
+/// What the ID names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Delivery(DeliveryId),
+    Item(WorkItem),
+    Session(Slug),
+    /// Every item of this number, or the delivery whose id is one.
+    Number(u64, Option<DeliveryId>),
+    Page(String),
+}
+
+impl Wanted {
+    pub(super) fn is(&self, delivery: &Summary) -> bool {
+        match self {
+            Self::Delivery(id) => delivery.id == *id,
+            Self::Item(item) => {
+                delivery.item.as_ref() == Some(item) || delivery.session == Some(item.slug())
+            }
+            Self::Session(slug) => delivery.session.as_ref() == Some(slug),
+            Self::Number(number, id) => {
+                let slug =
+                    delivery.session.as_ref().and_then(|slug| slug.as_str().rsplit('+').next());
+                delivery.item.as_ref().is_some_and(|item| item.number == *number)
+                    || slug == Some(number.to_string().as_str())
+                    || id.as_ref() == Some(&delivery.id)
+            }
+            Self::Page(url) => delivery.url.as_ref() == Some(url),
+        }
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+        let text = text.trim();
+        if text.contains("://") {
+            return Ok(Self::Page(text.to_owned()));
+        }
+        let digits = text.strip_prefix('#').unwrap_or(text);
+        if digits.bytes().all(|byte| byte.is_ascii_digit())
+            && let Ok(number) = digits.parse()
+        {
+            // Behind a `#` it is an item's.
+            return Ok(Self::Number(number, text.parse().ok().filter(|_| digits == text)));
+        }
+        text.parse()
+            .map(Self::Delivery)
+            .or_else(|_| text.parse().map(Self::Item))
+            .or_else(|_| text.parse().map(Self::Session))
+            .map_err(|_| {
+                Failure::new(
+                    Kind::Usage,
+                    format!("`{}` names no delivery", visible(&cap(text, 120))),
+                )
+                .hint("a delivery's id, `'#15'`, `OWNER/REPO#15`, or the URL of an issue or a comment")
+            })
+    }
+}
+
+pub(super) fn find(
+    context: &Context,
+    reader: &InboxReader,
+    wanted: Option<&Wanted>,
+    args: &Args,
+) -> Result<Vec<DeliveryHistory>, InboxError> {
+    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    // The failed ones among an item's are few: look at all, then cut.
+    let reach = if args.failed { usize::MAX } else { limit };
+    let mut found = match wanted {
+        None if args.failed => reader.failed(limit)?,
+        None => reader.recent(limit)?,
+        Some(Wanted::Delivery(id)) => {
+            reader.history(id)?.map(|history| history.delivery).into_iter().collect()
+        }
+        Some(Wanted::Item(item)) => reader.of_item(item, reach)?,
+        Some(Wanted::Session(slug)) => reader.of_slug(slug, reach)?,
+        Some(Wanted::Number(_, Some(id))) if reader.history(id)?.is_some() => {
+            reader.history(id)?.map(|history| history.delivery).into_iter().collect()
+        }
+        Some(number @ Wanted::Number(..)) => {
+            let mut all = reader.recent(usize::MAX)?;
+            all.retain(|delivery| number.is(delivery));
+            all
+        }
+        Some(Wanted::Page(url)) => of_page(context, reader, url, reach)?,
+    };
+    if args.failed {
+        found.retain(|delivery| matches!(delivery.state, State::Failed | State::Unproven));
+    }
+    if let Some(since) = args.since {
+        let since = since.time();
+        found.retain(|delivery| delivery.received_at >= since);
+    }
+    found.drain(..found.len().saturating_sub(limit));
+    // Lists show no steps, and need not read them.
+    if wanted.is_none() {
+        let bare = |delivery| DeliveryHistory { delivery, steps: Vec::new() };
+        return Ok(found.into_iter().map(bare).collect());
+    }
+    let mut histories = Vec::with_capacity(found.len());
+    for delivery in found {
+        histories.extend(reader.history(&delivery.id)?);
+    }
+    Ok(histories)
+}
+
+/// The deliveries of exactly this page; those of its item, when there are none
+/// and the page belongs to one.
+fn of_page(
+    context: &Context,
+    reader: &InboxReader,
+    url: &str,
+    limit: usize,
+) -> Result<Vec<Summary>, InboxError> {
+    let exact = reader.by_url(url)?;
+    let Ok(item) = url.parse::<WorkItem>() else { return Ok(exact) };
+    let is_item = !url.contains('#');
+    if !exact.is_empty() && !is_item {
+        return Ok(exact);
+    }
+    let all = reader.of_item(&item, limit)?;
+    if !is_item && !all.is_empty() {
+        context.printer.note(&format!(
+            "no delivery of exactly this page is recorded; these are of {}",
+            item.short()
+        ));
+    }
+    Ok(all)
+}

@@ -1,0 +1,120 @@
+//! The files that `init` writes: whole, and none that a link leads to.
+
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+
+use crate::base::failure::Failure;
+use crate::base::text::visible;
+use crate::state::config_file::is_there;
+
+/// What the ignore file is given: the sessions are this machine's.
+pub(super) const IGNORED: &str = ".the-loop/sessions/";
+
+/// Refuses a folder for the configuration that is a link out of the project: what
+/// is written there would be another project's, and its sessions with it.
+pub(super) fn stays_in(root: &Path, file: &Path) -> Result<(), Failure> {
+    let Some(dir) = file.parent().filter(|dir| dir.is_symlink()) else { return Ok(()) };
+    let target = fs::canonicalize(dir).or_else(|_| fs::read_link(dir)).unwrap_or_default();
+    let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
+    if target.is_dir() && target.starts_with(&root) {
+        return Ok(());
+    }
+    let text = format!(
+        "`{}` is a link that leads out of the project:\n  `{}`",
+        visible(&dir.display().to_string()),
+        visible(&target.display().to_string())
+    );
+    Err(Failure::refused(text).hint("remove the link; or name the file with `--config FILE`"))
+}
+
+/// Writes the configuration. What was there is kept beside it.
+pub(super) fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    let dir = file.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
+    let failed = |error: std::io::Error| {
+        let failure =
+            Failure::failed(format!("could not write the configuration `{}`", file.display()));
+        let shown = visible(&dir.display().to_string());
+        let hint = match error.kind() {
+            _ if dir.exists() && !dir.is_dir() => {
+                format!("`{shown}` is no folder: move it away, and `init` makes one")
+            }
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                "run it where you may write, or name a file with `--config FILE`".to_owned()
+            }
+            _ => return failure.because(error),
+        };
+        failure.because(error).hint(hint)
+    };
+    if file.is_symlink() {
+        // It would be replaced by a file, and what it leads to would stay as it is.
+        let target = fs::read_link(file).map_err(failed)?;
+        let text = format!(
+            "the configuration is a link, which is not written over:\n  `{}`\n  leads to `{}`",
+            visible(&file.display().to_string()),
+            visible(&target.display().to_string())
+        );
+        return Err(Failure::refused(text).hint("remove the link, or write the file it leads to"));
+    }
+    if !dir.is_dir() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&dir).map_err(failed)?;
+    }
+    if is_there(file) {
+        let kept = (0_u8..=255)
+            .map(|number| file.with_extension(format!("yaml.old{number}")))
+            .find(|kept| !kept.exists());
+        if let Some(kept) = kept {
+            fs::copy(file, kept).map_err(failed)?;
+        }
+    }
+    // Whole or not at all; and readable by others, for it goes into the repository.
+    let fresh = dir.join(format!(".config.{}.tmp", std::process::id()));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(&fresh)
+        .and_then(|mut handle| {
+            handle.write_all(text.as_bytes())?;
+            handle.sync_all()
+        })
+        .and_then(|()| fs::rename(&fresh, file));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&fresh);
+        failed(error)
+    })
+}
+
+/// Adds the sessions to the ignore file; `false` when they are in it.
+pub(super) fn add_to_ignored(file: &Path) -> Result<bool, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("could not add `{IGNORED}` to `{}`", file.display())).because(error)
+    };
+    let text = match fs::read(file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    let ignores = |line: &str| {
+        let line = line.trim_end().trim_start_matches('/').trim_end_matches(['*', '/']);
+        line == ".the-loop" || line == ".the-loop/sessions"
+    };
+    if text.lines().any(ignores) {
+        return Ok(false);
+    }
+    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(file)
+        .and_then(|mut handle| {
+            handle.write_all(
+                format!("{gap}# Sessions of the-loop on this machine\n{IGNORED}\n").as_bytes(),
+            )
+        })
+        .map_err(failed)?;
+    Ok(true)
+}

@@ -1,0 +1,243 @@
+//! No headless turn is run again without proof that its prompt was not taken,
+//! whenever its receiver is killed, however its agent ends, whatever it tells.
+
+use std::ffi::OsStr;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use the_loop::base::checkpoint::Checkpoint;
+
+use crate::process::{comment, ends, label, prompts, script, world};
+use crate::support::{World, eventually, payload};
+
+/// When the receiver is killed, if it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kill {
+    Never,
+    /// The agents end before the next receiver starts.
+    TheyEndAlone,
+    /// The next receiver finds them alive.
+    TheyLiveOn,
+    /// The first agent was started a moment ago.
+    AtTheSpawn,
+    /// The claim of who became the agent is unreadable afterwards.
+    ClaimIsLost,
+}
+
+/// How an agent ends, and what it leaves: its script, and whether that has a
+/// result.
+const ENDINGS: [(&str, i32, bool); 5] = [
+    ("idle", 0, true),
+    ("exit-after", 0, false),
+    ("exit-after", 1, false),
+    ("killed-after", 0, false),
+    ("cut-json", 0, false),
+];
+
+/// What an agent tells of the prompt that it took: hook, transcript.
+const TELLS: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
+
+struct Case {
+    item: u64,
+    has_result: bool,
+    has_proof: bool,
+    what: String,
+}
+
+/// One session for each ending and each proof, in a directory of its own.
+fn cases(world: &World) -> Vec<Case> {
+    let each = ENDINGS.iter().flat_map(|ending| TELLS.iter().map(move |tells| (ending, tells)));
+    let mut cases = Vec::new();
+    for (item, ((mode, code, has_result), (hook, transcript))) in (1..).zip(each) {
+        let dir = world.home.join(format!("work-{item}"));
+        std::fs::create_dir(&dir).unwrap();
+        let script = json!({
+            "mode": mode, "exitCode": code, "noHook": !hook, "noTranscript": !transcript,
+            "prompts": world.home.join("prompts"), "endsAt": world.home.join("end"),
+        });
+        std::fs::write(dir.join("fake-harness.json"), script.to_string()).unwrap();
+        let name = format!("o/r#{item}");
+        let args = ["sessions", "register", &name, "--cwd", dir.to_str().unwrap()];
+        let (code, _, err) = world.run(&args);
+        assert_eq!(code, 0, "{err}");
+        let what = format!("{mode} {code}, hook {hook}, transcript {transcript}");
+        let has_proof = *hook || *transcript;
+        cases.push(Case { item, has_result: *has_result, has_proof, what });
+    }
+    cases
+}
+
+fn claims(world: &World) -> Vec<std::path::PathBuf> {
+    let turns = std::fs::read_dir(world.state_dir().join("turns")).into_iter().flatten();
+    let claim = |slug: std::io::Result<std::fs::DirEntry>| {
+        slug.unwrap().path().join("0000000001/claim.json")
+    };
+    turns.map(claim).filter(|path| path.exists()).collect()
+}
+
+async fn they_end(world: &World) {
+    std::fs::write(world.home.join("end"), "").unwrap();
+    for claim in claims(world) {
+        let mark: Value = serde_json::from_slice(&std::fs::read(&claim).unwrap()).unwrap();
+        eventually("the agent ends", async || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", mark["pid"]));
+            stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())
+        })
+        .await;
+    }
+}
+
+async fn no_turn_is_run_twice(kill: Kill) {
+    let mut world = world("maxConcurrentDispatches: 20");
+    let cases = cases(&world);
+    let mark = world.home.join("frozen");
+    if kill == Kill::AtTheSpawn {
+        let freeze = OsStr::new(Checkpoint::Spawn.as_str());
+        world
+            .start_with(&[
+                ("THE_LOOP_FREEZE_AT", freeze),
+                ("THE_LOOP_FREEZE_MARK", mark.as_os_str()),
+            ])
+            .await;
+    } else {
+        world.start().await;
+    }
+    for Case { item, .. } in &cases {
+        let comment = payload::comment("o/r", *item, "alice", "go on.");
+        let id = format!("c-{item}");
+        let sent = world.post(&id, "issue_comment", &comment);
+        // One that froze does not answer.
+        let sent = tokio::time::timeout(std::time::Duration::from_secs(2), sent).await;
+        if mark.exists() {
+            break;
+        }
+        assert_eq!(sent.unwrap(), 202);
+    }
+    if kill == Kill::AtTheSpawn {
+        eventually("it froze", async || mark.exists().then_some(())).await;
+    } else {
+        eventually("each agent took its prompt", async || {
+            (prompts(&world).len() == cases.len()).then_some(())
+        })
+        .await;
+    }
+    match kill {
+        Kill::Never => they_end(&world).await,
+        Kill::TheyLiveOn | Kill::AtTheSpawn => {
+            world.end(Signal::KILL);
+            world.start().await;
+            they_end(&world).await;
+        }
+        Kill::TheyEndAlone | Kill::ClaimIsLost => {
+            world.end(Signal::KILL);
+            they_end(&world).await;
+            for claim in claims(&world).iter().filter(|_| kill == Kill::ClaimIsLost) {
+                std::fs::write(claim, "{").unwrap();
+            }
+            world.start().await;
+        }
+    }
+    for Case { item, has_result, has_proof, what } in &cases {
+        let comment = payload::comment("o/r", *item, "alice", "go on.");
+        let id = format!("c-{item}");
+        assert!(matches!(world.post(&id, "issue_comment", &comment).await, 200 | 202));
+        let (state, reason, detail) = ends(&world, &id).await;
+        let wanted = match (has_result, has_proof) {
+            (true, _) => ("delivered", "accepted"),
+            (false, true) => ("delivered", "accepted-without-result"),
+            (false, false) => ("unproven", "no-signal"),
+        };
+        assert_eq!((state.as_str(), reason.as_str()), wanted, "{kill:?}, {what}: {detail}");
+    }
+    let of = |item: u64| {
+        let line = format!(" on o/r#{item}\n");
+        prompts(&world).iter().filter(|prompt| prompt.contains(&line)).count()
+    };
+    for Case { item, what, .. } in &cases {
+        assert_eq!(of(*item), 1, "{kill:?}, {what}");
+    }
+}
+
+#[tokio::test]
+async fn with_a_receiver_that_lives_no_turn_is_run_twice() {
+    no_turn_is_run_twice(Kill::Never).await;
+}
+
+#[tokio::test]
+async fn whose_agents_end_with_no_receiver_there_no_turn_is_run_twice() {
+    no_turn_is_run_twice(Kill::TheyEndAlone).await;
+}
+
+#[tokio::test]
+async fn whose_agents_outlive_the_receiver_no_turn_is_run_twice() {
+    no_turn_is_run_twice(Kill::TheyLiveOn).await;
+}
+
+#[tokio::test]
+async fn whose_receiver_dies_at_the_spawn_no_turn_is_run_twice() {
+    no_turn_is_run_twice(Kill::AtTheSpawn).await;
+}
+
+#[tokio::test]
+async fn whose_claim_cannot_be_read_no_turn_is_run_twice() {
+    no_turn_is_run_twice(Kill::ClaimIsLost).await;
+}
+
+#[tokio::test]
+async fn what_ended_without_a_proof_is_run_again_when_a_person_replays_it() {
+    let mut world = world("");
+    script(&world, json!({}));
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    script(&world, json!({ "mode": "exit-after", "noHook": true, "noTranscript": true }));
+    comment(&world, "a-1", "go on.").await;
+    let (state, _, _) = ends(&world, "a-1").await;
+    assert_eq!(state, "unproven");
+    script(&world, json!({}));
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "a-1"]);
+    assert_eq!(code, 0, "{err}");
+    world.reaches("a-1", "delivered").await;
+    assert_eq!(prompts(&world).len(), 3);
+    // One whose agent never began is run when GitHub sends it again.
+    script(&world, json!({ "mode": "exit-at-start", "exitCode": 3, "say": "no" }));
+    comment(&world, "c-1", "go on.").await;
+    let (state, reason, detail) = ends(&world, "c-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("failed", "harness-exited"), "{detail}");
+    script(&world, json!({}));
+    comment(&world, "c-1", "go on.").await;
+    world.reaches("c-1", "delivered").await;
+    assert_eq!(prompts(&world).len(), 4);
+}
+
+#[tokio::test]
+async fn a_session_that_is_closed_while_no_receiver_runs_stays_so_and_what_waited_ends() {
+    let mut world = world("");
+    let end = world.home.join("end");
+    script(&world, json!({ "mode": "exit-after", "endsAt": end }));
+    world.start().await;
+    label(&world, "d-1").await;
+    eventually("the turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
+    comment(&world, "c-1", "waits.").await;
+    world.reaches("c-1", "queued").await;
+    world.end(Signal::KILL);
+    let (code, _, err) = world.run(&["sessions", "close", "1"]);
+    assert_eq!(code, 0, "{err}");
+    script(&world, json!({}));
+    world.start().await;
+    let (state, reason, _) = ends(&world, "d-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted-without-result"));
+    let (state, reason, _) = ends(&world, "c-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("failed", "closed-before-delivery"));
+    let status = || {
+        let (_, out, _) = world.run(&["sessions", "show", "1", "--json"]);
+        serde_json::from_str::<Value>(&out).unwrap()["status"].clone()
+    };
+    assert_eq!(status(), "closed");
+    assert_eq!(prompts(&world).len(), 1);
+    // What comes after the close revives it.
+    let (code, _, err) = world.run(&["sessions", "send", "1", "hello again"]);
+    assert_eq!(code, 0, "{err}");
+    eventually("it is revived", async || (prompts(&world).len() == 2).then_some(())).await;
+    eventually("it is active", async || (status() == "active").then_some(())).await;
+}
