@@ -33,12 +33,9 @@ fn main() {
     if !std::env::args().any(|arg| arg == "--bench") {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all();
-    runtime_of(runtime).block_on(measure());
-}
-
-fn runtime_of(mut builder: tokio::runtime::Builder) -> tokio::runtime::Runtime {
-    builder.build().unwrap()
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(measure());
 }
 
 async fn measure() {
