@@ -136,7 +136,10 @@ impl Board {
                         return;
                     }
                 }
-                () = changes.next() => tokio::time::sleep_until(began + AT_LEAST).await,
+                () = changes.next() => {
+                    // However much changes, half of the time nobody is asked anything.
+                    tokio::time::sleep_until(began + AT_LEAST.max(took * 2)).await;
+                }
                 () = tokio::time::sleep_until(next) => {}
             }
         }

@@ -207,7 +207,7 @@ fn terminal(pages: &Pages, record: &SessionRecord, mode: Mode) -> Response {
     let _ = writeln!(
         body,
         "<p id=\"mode\" class=\"notice\" role=\"status\" hidden>Somebody scrolls in this \
-         terminal, and keys do not reach the agent. {leave}</p>\n\
+         terminal, or shows another pane: keys do not reach the agent. {leave}</p>\n\
          <p id=\"ended\" class=\"notice\" role=\"alert\" hidden><span id=\"how\"></span> \
          <a href=\"/v/{slug}/history\">What it has shown</a></p>\n\
          <main id=\"frame\" data-slug=\"{slug}\" data-place=\"{place}\" \
