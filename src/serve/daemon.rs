@@ -28,7 +28,6 @@ use crate::host::runner::{
     Gate, ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
 };
 use crate::host::tmux::Tmux;
-use crate::host::workspace::Workspaces;
 use crate::state::config_file;
 use crate::state::inbox::{Inbox, Keep};
 use crate::state::paths::StatePaths;
@@ -44,6 +43,7 @@ use super::receiver::{Receiver, Secret};
 use super::reload::Reloader;
 use super::sight::Sight;
 use super::templates::read_templates;
+use super::trees;
 use super::web;
 
 /// How long tasks may take to notice the end.
@@ -243,7 +243,7 @@ impl Daemon {
         } = setup;
         let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
-        let workspaces = work_trees(git, &config, &paths, &live)?;
+        let workspaces = trees::open(git, &config, &paths, &live)?;
         let trees = workspaces.as_deref();
         let lies = (workdir.as_path(), trees, &agents);
         rebuild(&registry, &inbox, &paths, tmux.as_ref(), &config.routing, lies, clock.now()).await;
@@ -408,24 +408,4 @@ impl Daemon {
         drop(lock);
         Ok(())
     }
-}
-
-/// The work trees, where there is a git: of new sessions when they are enabled,
-/// and of those from before.
-fn work_trees(
-    git: Option<Tool>,
-    config: &Config,
-    paths: &StatePaths,
-    live: &LiveConfig,
-) -> Result<Option<Arc<Workspaces>>, Failure> {
-    let root = paths.workspace(config);
-    let Some(git) = git.filter(|_| config.routing.workspace.enabled || root.is_dir()) else {
-        return Ok(None);
-    };
-    let made = Workspaces::new(git, &root, live.clone()).map_err(|error| {
-        let root = root.display();
-        Failure::failed(format!("the directory of work trees, `{root}`, is of no use"))
-            .because(error)
-    })?;
-    Ok(Some(Arc::new(made)))
 }
