@@ -153,11 +153,6 @@ impl Registry {
         this
     }
 
-    /// The directory of the entries.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     /// Whether the directory is not there, or was swept: every directory that
     /// holds or held an entry has a lock file.
     pub fn is_swept(&self) -> bool {
@@ -244,6 +239,11 @@ impl Registry {
     /// The entry as it was read before, when its file has not been touched since.
     fn unchanged(&self, slug: &Slug, stamp: Option<&Stamp>) -> Option<SessionRecord> {
         self.memory()?.unchanged(slug, stamp?)
+    }
+
+    /// The directory of the entries.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The file of a session's entry.

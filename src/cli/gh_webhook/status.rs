@@ -75,6 +75,9 @@ fn render(status: &Status) -> String {
         lines.extend(visible_lines(why).lines().map(|line| format!("  {line}")));
         lines.push("  What GitHub sent meanwhile it shows under Recent Deliveries.".to_owned());
     }
+    if let Some(url) = &status.web_url {
+        lines.insert(2, format!("web terminal   {}", visible(url)));
+    }
     if let Some(refusal) = &status.reload_refused {
         lines.push(format!("reload         refused at {:.0}; the old one stays:", refusal.at));
         lines.extend(visible_lines(&refusal.why).lines().map(|line| format!("  {line}")));
