@@ -26,6 +26,7 @@ pub mod resolve;
 mod terminfo;
 pub mod tool;
 pub mod trouble;
+mod whose;
 
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
