@@ -20,10 +20,7 @@ use crate::base::ids::{DeliveryId, Marker, Slug};
 
 use super::paths::StatePaths;
 
-mod changes;
 pub mod output;
-
-pub use changes::Changes;
 
 /// How many turns of a session are kept.
 const KEPT: usize = 20;
