@@ -33,7 +33,7 @@ const ITEM_OPTION: &str = "@the_loop_item";
 const CONVERSATION_OPTION: &str = "@the_loop_conversation";
 
 /// The option that holds which receiver made the session.
-const INSTANCE_OPTION: &str = "@the_loop_instance";
+pub const INSTANCE_OPTION: &str = "@the_loop_instance";
 
 /// Which tmux server is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
