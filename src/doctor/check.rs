@@ -35,7 +35,9 @@ pub(super) fn findings(
         None => vec![about_none(resolution, host, needs)],
     };
     if let Some(obstacle) = obstacle {
-        findings.iter_mut().for_each(|finding| offer_no_install(finding, obstacle));
+        for finding in &mut findings {
+            offer_no_install(finding, obstacle);
+        }
     }
     findings
 }
