@@ -2,6 +2,7 @@
 //!
 //! Used by every layer. Knows nothing of GitHub, tmux or agents.
 
+pub mod accounts;
 pub mod checkpoint;
 pub mod clock;
 pub mod dirs;

@@ -23,9 +23,11 @@ mod program;
 pub mod repair;
 pub mod report;
 pub mod resolve;
+mod running;
 mod terminfo;
 pub mod tool;
 pub mod trouble;
+mod whose;
 
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
@@ -35,11 +37,12 @@ use crate::core::platform::Host;
 
 use install::store::Store;
 
-pub use checks::{InboxLook, Project, client_for, secret_command};
+pub use checks::{InboxLook, Project, secret_command, socket_fault};
 pub use finding::{Finding, Severity};
 pub use named::named;
 pub use offer::offer_installs;
 pub use report::Report;
+pub use running::{Choice, Places, choose};
 pub use tool::{Origin, Tool, ToolId};
 
 /// What is enabled, which decides what is checked and how severe a fault is.
@@ -128,10 +131,10 @@ pub async fn check_up(request: &Request<'_>) -> Report {
         Box::pin(agents::findings(env, tools, needs, only)),
     );
     let resolutions: Vec<_> = [tmux, ttyd, git, claude].into_iter().flatten().collect();
-    let can_keep = Store::new(dirs).can_run();
+    let obstacle = Store::new(dirs).obstacle();
     let mut findings: Vec<_> = resolutions
         .iter()
-        .flat_map(|resolution| check::findings(resolution, &host, needs, can_keep))
+        .flat_map(|resolution| check::findings(resolution, &host, needs, obstacle))
         .collect();
     let mut others = others;
     if resolutions.iter().any(|found| found.id == ToolId::Claude && found.chosen.is_none()) {
@@ -192,10 +195,10 @@ pub async fn examine_on(
         Box::pin(agents::findings(env, tools, needs, &[])),
     );
     let resolutions = vec![tmux, ttyd, git, claude];
-    let can_keep = Store::new(dirs).can_run();
+    let obstacle = Store::new(dirs).obstacle();
     let tools = resolutions
         .iter()
-        .flat_map(|resolution| check::findings(resolution, &host, needs, can_keep));
+        .flat_map(|resolution| check::findings(resolution, &host, needs, obstacle));
     let findings = tools.chain(agent).collect();
     Report::new(host, resolutions, findings)
 }

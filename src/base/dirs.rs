@@ -1,6 +1,6 @@
 //! Where the program keeps what is its own, by the platform's conventions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::env::Env;
 use super::text::visible;
@@ -24,8 +24,13 @@ pub enum NoDirs {
     #[error("no home directory is known")]
     NoHome,
     /// It would be another one in each directory that a program is started in.
-    #[error("HOME is `{0}`, which is not an absolute path")]
-    Relative(String),
+    #[error("{variable} is `{value}`, which is not an absolute path")]
+    Relative {
+        /// `HOME` or `THE_LOOP_HOME`.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
 }
 
 impl NoDirs {
@@ -35,20 +40,30 @@ impl NoDirs {
             Self::NoHome => {
                 "set HOME, or THE_LOOP_HOME to a directory for everything that is the-loop's"
             }
-            Self::Relative(_) => "set HOME to the absolute path of your home directory",
+            Self::Relative { variable: "HOME", .. } => {
+                "set HOME to the absolute path of your home directory"
+            }
+            Self::Relative { .. } => {
+                "set THE_LOOP_HOME to an absolute path: no `~` and no `.` in front"
+            }
         }
     }
 }
 
 impl Dirs {
     /// The directories for these surroundings. A relative `THE_LOOP_HOME` is
-    /// taken from the working directory.
+    /// refused: it would be another place in each working directory.
     pub fn new(env: &Env) -> Result<Self, NoDirs> {
+        let relative = |variable, path: &Path| {
+            Err(NoDirs::Relative { variable, value: visible(&path.to_string_lossy()) })
+        };
         if let Some(home) = env.home().filter(|home| home.is_relative()) {
-            return Err(NoDirs::Relative(visible(&home.to_string_lossy())));
+            return relative("HOME", home);
         }
         if let Some(home) = env.var_os("THE_LOOP_HOME").map(PathBuf::from) {
-            let home = env.cwd().join(home);
+            if home.is_relative() {
+                return relative("THE_LOOP_HOME", &home);
+            }
             return Ok(Self {
                 config: home.join("config"),
                 data: home.join("data"),
@@ -70,15 +85,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relative_home_is_refused_and_a_relative_place_of_ours_is_made_absolute() {
+    fn a_relative_home_is_refused_and_a_relative_place_of_ours_too() {
         let dirs = |vars: &[(&str, &str)]| {
             Dirs::new(&Env::fixed(vars.iter().copied(), "/here", "/bin/the-loop"))
         };
-        for vars in [&[("HOME", "~")][..], &[("HOME", "x"), ("THE_LOOP_HOME", "/y")]] {
+        for (vars, variable) in [
+            (&[("HOME", "~")][..], "HOME is"),
+            (&[("HOME", "x"), ("THE_LOOP_HOME", "/y")], "HOME is"),
+            (&[("THE_LOOP_HOME", "own")], "THE_LOOP_HOME is"),
+            (&[("HOME", "/h"), ("THE_LOOP_HOME", "~/x")], "THE_LOOP_HOME is"),
+        ] {
             let error = dirs(vars).unwrap_err();
+            assert!(error.to_string().starts_with(variable), "{error}");
             assert!(error.to_string().contains("is not an absolute path"), "{error}");
+            assert!(error.hint().starts_with(&format!("set {}", &variable[..variable.len() - 3])));
         }
-        let own = dirs(&[("THE_LOOP_HOME", "own")]).unwrap();
-        assert_eq!(own.data, PathBuf::from("/here/own/data"));
+        let own = dirs(&[("THE_LOOP_HOME", "/own")]).unwrap();
+        assert_eq!(own.data, PathBuf::from("/own/data"));
     }
 }

@@ -26,7 +26,7 @@ use crate::core::platform::Remedy;
 use crate::core::workspace::Places;
 use crate::doctor::catalogue::{CHECKS, is_known};
 use crate::doctor::install::Progress as _;
-use crate::doctor::repair::Workshop;
+use crate::doctor::repair::{Repair, Workshop};
 use crate::doctor::{self, Finding, InboxLook, Needs, Project, Report, Request, Severity};
 
 use crate::state::inbox::Inbox;
@@ -221,8 +221,9 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
     }
     let mut report = asked.check_up(context, dirs, &args.only).await;
     if args.fix {
-        fix(context, dirs, args, &report).await?;
-        if !args.dry_run {
+        let mut tried = Vec::new();
+        // What was put right can show the next thing to do, as a mode does.
+        while fix(context, dirs, args, &report, &mut tried).await? {
             report = asked.check_up(context, dirs, &args.only).await;
         }
     }
@@ -238,21 +239,30 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
     Ok(ExitCode::from(report.exit_code()))
 }
 
-/// Shows every repair, and makes it unless only a look was asked for.
-async fn fix(context: &Context, dirs: &Dirs, args: &Args, report: &Report) -> Result<(), Failure> {
+/// Shows every repair that was not tried yet, and makes it unless only a look was
+/// asked for. Says whether a further look is due.
+async fn fix(
+    context: &Context,
+    dirs: &Dirs,
+    args: &Args,
+    report: &Report,
+    tried: &mut Vec<Repair>,
+) -> Result<bool, Failure> {
     let mut repairs: Vec<_> =
         report.findings().iter().filter_map(|found| found.fix.as_ref()).collect();
     repairs.sort_by_key(|repair| !repair.is_first());
-    let mut seen = Vec::new();
+    let is_first_look = tried.is_empty();
     repairs.retain(|repair| {
-        !seen.contains(repair) && {
-            seen.push(*repair);
+        !tried.contains(repair) && {
+            tried.push((*repair).clone());
             true
         }
     });
     if repairs.is_empty() {
-        context.printer.note("there is nothing that the-loop could fix");
-        return Ok(());
+        if is_first_look {
+            context.printer.note("there is nothing that the-loop could fix");
+        }
+        return Ok(false);
     }
     let source = managed::source(context, args.offline.as_deref())?;
     let progress = Notes::new(context);
@@ -274,7 +284,7 @@ async fn fix(context: &Context, dirs: &Dirs, args: &Args, report: &Report) -> Re
             progress.say(&format!("not fixed: {}", error.told()));
         }
     }
-    Ok(())
+    Ok(!args.dry_run)
 }
 
 /// What is needed, and what is configured.
@@ -368,8 +378,7 @@ pub(crate) fn needs_of(config: &Config) -> Needs {
         agent,
         runner: Some(config.routing.runner),
         harness: Some(config.routing.default_harness.clone()),
-        // `routing.webTerminal` has no effect in this version: `--for web` asks for it.
-        web: false,
+        web: config.wants_browser(),
         workspace: config.routing.workspace.enabled,
     }
 }
@@ -397,6 +406,7 @@ fn project_of(loaded: &Loaded) -> Project {
         secret_env: Some(webhook.secret_env.clone()),
         secret_file: webhook.secret_file.clone(),
         tmux_socket: config.routing.tmux.socket.clone(),
+        own_tmux_socket: Some(paths.tmux_socket()),
     }
 }
 

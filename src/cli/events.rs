@@ -21,6 +21,7 @@ use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::base::text::{cap, visible};
 use crate::core::config::RunnerKind;
 use crate::core::outcome::{Reason, State};
+use crate::serve::control;
 use crate::state::inbox::{DeliveryHistory, Inbox, InboxError, RecordedStep, Summary};
 use crate::state::registry::Registry;
 
@@ -51,12 +52,12 @@ pub(super) struct Args {
     #[arg(long)]
     failed: bool,
 
-    /// Only what came in since then: `30m`, `2h`, `3d`, or a time
+    /// Only what came in since then: `30m`, `1h30m`, `3d`, a day, a time
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<Since>,
 
     /// Go on showing what happens until interrupted
-    #[arg(long, conflicts_with_all = ["json", "failed"])]
+    #[arg(long, conflicts_with = "json")]
     follow: bool,
 
     /// How many deliveries at most: the latest ones
@@ -66,12 +67,11 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
-    let loaded = context.load()?;
-    let path = loaded.paths.inbox();
-    let notice = Notice {
-        now: Clock::System.now(),
-        after: loaded.config.routing.tmux.wait_notice.duration(),
-    };
+    // What was recorded can be read whatever became of the configuration.
+    let (_, paths) = context.paths()?;
+    let path = paths.inbox();
+    let routing = context.load().map(|loaded| loaded.config.routing).unwrap_or_default();
+    let notice = Notice { now: Clock::System.now(), after: routing.tmux.wait_notice.duration() };
     for kept in Inbox::damaged_files(&path) {
         context.printer.note(&format!(
             "note: the inbox was damaged; what could not be read is in `{}`",
@@ -80,11 +80,21 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     }
     let wanted = args.id.as_deref().map(Wanted::parse).transpose()?;
     if args.follow {
-        return follow(context, &path, wanted.as_ref());
+        return follow(context, &path, wanted.as_ref(), args.failed);
     }
     let reader = match Inbox::read_only(&path) {
         Ok(reader) => Some(reader),
-        Err(InboxError::Missing { .. }) => None,
+        Err(missing @ InboxError::Missing { .. }) => {
+            let status = context.block_on(control::ask_status(&paths.control()));
+            if matches!(status, Ok(Some(_))) {
+                return Err(Failure::failed(
+                    "the recorded events are gone while the receiver runs",
+                )
+                .because(missing)
+                .hint("`the-loop gh-webhook restart` begins a new inbox"));
+            }
+            None
+        }
         Err(error) => return Err(unreadable(error)),
     };
     let mut found = match &reader {
@@ -120,7 +130,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             let word = notice.word(&history.delivery);
             if wanted.is_some() {
                 text.push_str(if index == 0 { "" } else { "\n" });
-                in_full(&mut text, history, &Registry::open(&loaded.paths.registry));
+                in_full(&mut text, history, &Registry::open(&paths.registry));
                 if word == WAITING {
                     let since = ago(history.delivery.received_at, notice.now);
                     push_line(&mut text, &format!("  It has been waiting for {since}."));
@@ -218,7 +228,9 @@ fn in_full(out: &mut String, history: &DeliveryHistory, sessions: &Registry) {
     for step in &history.steps {
         let RecordedStep { at, state, reason, detail } = step;
         push_line(out, &format!("{}  {state:<9}  {reason}", stamp(*at)));
-        for line in wrapped(reason.explain()).chain(detail.iter().flat_map(|text| wrapped(text))) {
+        // A detail of several lines, such as an agent's last words, keeps them.
+        let detail = detail.iter().flat_map(|text| text.lines()).flat_map(wrapped);
+        for line in wrapped(reason.explain()).chain(detail) {
             push_line(out, &format!("  {line}"));
         }
     }
@@ -243,7 +255,7 @@ fn push_line(out: &mut String, line: &str) {
 
 /// A text in lines that fit the terminal with an indent of two. What is stored
 /// may come from anywhere, so it is made visible once more.
-fn wrapped(text: &str) -> impl Iterator<Item = String> {
+fn wrapped(text: &str) -> impl Iterator<Item = String> + use<> {
     let mut lines: Vec<String> = Vec::new();
     for word in visible(text).split_whitespace() {
         let mut rest: Vec<char> = word.chars().collect();
@@ -361,6 +373,7 @@ mod tests {
             ("octo/repo#12", Wanted::Item(item.clone())),
             ("github:octo/repo#12", Wanted::Item(item.clone())),
             ("octo+repo+12", Wanted::Session(item.slug())),
+            ("loop/octo+repo+12", Wanted::Session(item.slug())),
             ("https://github.com/o/r/x", Wanted::Page("https://github.com/o/r/x".to_owned())),
         ] {
             assert_eq!(Wanted::parse(text).unwrap(), wanted, "{text}");
@@ -385,6 +398,7 @@ mod tests {
             item: Some(item.clone()),
             session: Some(item.slug()),
             url: Some("https://github.com/octo/repo/issues/12#issuecomment-1".to_owned()),
+            own: None,
         };
         let steps = vec![
             RecordedStep { at, state: State::Received, reason: Reason::Stored, detail: None },

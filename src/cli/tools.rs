@@ -6,9 +6,9 @@ use super::setup::Loaded;
 use crate::base::failure::Failure;
 use crate::base::process::shell_word;
 use crate::core::config::{Config, LiveConfig};
-use crate::doctor::tool::{Origin, Tool, ToolId};
-use crate::doctor::{self};
-use crate::host::tmux::{Server, Tmux};
+use crate::doctor::tool::{Tool, ToolId};
+use crate::doctor::{self, Choice, Finding, Places};
+use crate::host::tmux::{INSTANCE_OPTION, Server, Tmux};
 use crate::host::workspace::Workspaces;
 use crate::state::paths::StatePaths;
 
@@ -23,16 +23,23 @@ impl Context {
     }
 }
 
-/// The server of the sessions: the configured socket's; a managed tmux has one
-/// of its own, because another version's client cannot talk to the user's
-/// server; else the user's own.
-pub(crate) fn server_of(tool: Tool, config: &Config, paths: &StatePaths) -> Tmux {
-    let server = match &config.routing.tmux.socket {
-        Some(socket) => Server::Socket(socket.clone()),
-        None if tool.origin() == Origin::Managed => Server::Socket(paths.tmux_socket()),
-        None => Server::Default,
+/// The server of the sessions, and the client that understands it.
+pub(crate) async fn server_of(
+    tool: Tool,
+    context: &Context,
+    config: &Config,
+    paths: &StatePaths,
+) -> Result<Tmux, Box<Finding>> {
+    let (own, instance) = (paths.tmux_socket(), paths.instance());
+    let places = Places {
+        configured: config.routing.tmux.socket.as_deref(),
+        own: &own,
+        mark: INSTANCE_OPTION,
+        instance: &instance,
     };
-    Tmux::new(tool, server, paths.instance())
+    let Choice { client, socket } = doctor::choose(tool, &context.env, places).await?;
+    let server = socket.map_or(Server::Default, Server::Socket);
+    Ok(Tmux::new(client, server, instance))
 }
 
 /// The work trees, for a command that looks at them.
@@ -56,14 +63,7 @@ pub(crate) async fn tmux(context: &Context, loaded: &Loaded) -> Result<Tmux, Fai
     let tool = found.ok_or_else(|| {
         Failure::refused("no usable tmux was found").hint(context.says_why("tmux"))
     })?;
-    let managed = loaded.paths.tmux_socket();
-    let socket = match (&loaded.config.routing.tmux.socket, tool.origin()) {
-        (Some(socket), _) => Some(socket.as_path()),
-        (None, Origin::Managed) => Some(managed.as_path()),
-        (None, _) => None,
-    };
-    let server = server_of(tool.clone(), &loaded.config, &loaded.paths).server().clone();
-    // A server of another version group is talked to by its own binary.
-    let client = doctor::client_for(tool, &context.env, socket).await;
-    Ok(Tmux::new(client, server, loaded.paths.instance()))
+    server_of(tool, context, &loaded.config, &loaded.paths).await.map_err(|finding| {
+        Failure::refused(format!("tmux cannot be worked with\n{}", finding.told().trim_end()))
+    })
 }

@@ -130,7 +130,7 @@ impl Dispatcher {
                 }
                 _ => {}
             }
-        } else if session.doing != Doing::Nothing {
+        } else if session.doing != Doing::Nothing && !job.begun {
             let reason = match session.doing {
                 Doing::Held(reason) => reason,
                 _ => Reason::Waiting,
@@ -192,14 +192,7 @@ impl Dispatcher {
 
     /// Keeps the session's queue until it is released.
     fn hold(&mut self, slug: &Slug, reason: Reason, out: &mut Vec<Command>) {
-        if let Some(head) = self.head(slug) {
-            out.push(Command::Record {
-                delivery: head.delivery.clone(),
-                state: State::Queued,
-                reason,
-                detail: None,
-            });
-        }
+        self.head_waits(slug, reason, out);
         if self.close_is_waiting(slug) {
             // Nobody waits for a session that ends: what was first is not delivered.
             out.extend(self.end_first(slug, 1).map(Queued::closed_before));
@@ -208,6 +201,20 @@ impl Dispatcher {
         }
         self.set(slug, Doing::Held(reason));
         out.push(Command::AwaitRelease(slug.clone()));
+    }
+
+    /// Puts down that the first one waits. Of one that an earlier receiver began the
+    /// inbox goes on to say so: by that, and by nothing else, the next receiver
+    /// knows what began together with it.
+    fn head_waits(&self, slug: &Slug, reason: Reason, out: &mut Vec<Command>) {
+        if let Some(head) = self.head(slug).filter(|head| !head.is_stored_begun) {
+            out.push(Command::Record {
+                delivery: head.delivery.clone(),
+                state: State::Queued,
+                reason,
+                detail: None,
+            });
+        }
     }
 
     fn free_start(&mut self, slug: &Slug) {
@@ -244,7 +251,13 @@ impl Dispatcher {
             }
             Delivered::GaveWay => {
                 if let Some(session) = self.sessions.get_mut(slug) {
-                    session.queue.step_back(session.group);
+                    let of_an_earlier_run = session.queue.step_back(session.group);
+                    out.extend(of_an_earlier_run.into_iter().map(|delivery| Command::Record {
+                        delivery,
+                        state: State::Queued,
+                        reason: Reason::Waiting,
+                        detail: None,
+                    }));
                     session.group = 0;
                 }
             }
@@ -290,6 +303,7 @@ impl Dispatcher {
             return;
         }
         for queued in session.queue.first_mut(group) {
+            queued.is_stored_begun = false;
             out.push(Command::Record {
                 delivery: queued.delivery.clone(),
                 state: State::Queued,
@@ -340,15 +354,8 @@ impl Dispatcher {
                 self.set(slug, Doing::WaitingForStart);
                 self.waiting.push_back(slug.clone());
                 self.start_waiting(out);
-                if self.doing(slug) == Doing::WaitingForStart
-                    && let Some(head) = self.head(slug)
-                {
-                    out.push(Command::Record {
-                        delivery: head.delivery.clone(),
-                        state: State::Queued,
-                        reason: Reason::WaitingForStart,
-                        detail: None,
-                    });
+                if self.doing(slug) == Doing::WaitingForStart {
+                    self.head_waits(slug, Reason::WaitingForStart, out);
                 }
             }
         }

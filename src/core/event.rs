@@ -6,6 +6,7 @@
 
 mod parse;
 mod payload;
+mod surrogates;
 
 pub use parse::{ParseError, parse};
 
@@ -234,9 +235,11 @@ pub struct Check {
     pub url: Option<String>,
     /// Whether its head is known to be in another repository.
     pub foreign_head: bool,
+    /// Whether the branches are known to be branches of this repository.
+    pub own_branches: bool,
     /// The pull requests of this repository that it ran for.
     pub pulls: Vec<CheckPull>,
-    /// The branches of this repository that its commit is the head of.
+    /// The branches that its commit is the head of.
     pub branches: Vec<String>,
 }
 

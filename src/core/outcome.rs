@@ -52,7 +52,7 @@ vocabulary! {
         Received = "received",
         /// Meant for a session and waiting for its turn.
         Queued = "queued",
-        /// Being typed into its session.
+        /// Being told to its session.
         Injecting = "injecting",
         /// The agent's own signal proved that it arrived.
         Delivered = "delivered",
@@ -62,7 +62,7 @@ vocabulary! {
         Ignored = "ignored",
         /// Could not be delivered; the reason says why.
         Failed = "failed",
-        /// Typed, and no signal proves whether it arrived; not sent again.
+        /// Told, and no signal proves whether it arrived; not sent again.
         Unproven = "unproven",
     }
 }
@@ -117,6 +117,9 @@ vocabulary! {
         CheckAlreadyTold = "check-already-told",
         /// The head of the pull request is in another repository.
         ForeignHead = "foreign-head",
+        /// The check names no pull request, and nothing proves that its commit is in
+        /// the item's own repository.
+        UnknownHead = "unknown-head",
         /// There is no text in it.
         EmptyText = "empty-text",
         /// The pull request was closed, and the session is not its own.
@@ -152,7 +155,7 @@ vocabulary! {
         Replayed = "replayed",
         /// The item was closed: its session is closed.
         ItemClosed = "item-closed",
-        /// Waits until the session before it in the queue is done.
+        /// Waits for what is before it in its session's queue.
         Waiting = "waiting",
         /// Waits until a session may start.
         WaitingForStart = "waiting-for-start",

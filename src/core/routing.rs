@@ -8,10 +8,10 @@
 //! docs/routing.md has the table.
 
 mod control;
+mod markdown;
 mod message;
 mod noise;
 pub mod prompt;
-mod quotes;
 mod references;
 mod sanitise;
 mod voice;
@@ -28,7 +28,7 @@ pub use voice::OwnVoice;
 use self::message::Teller;
 use self::which::Place;
 use self::who::Who;
-use crate::base::ids::WorkItem;
+use crate::base::ids::{Slug, WorkItem};
 use crate::core::config;
 use crate::core::event::{CheckPull, Event, Thread, What};
 use crate::core::outcome::Reason;
@@ -49,6 +49,25 @@ pub struct View {
     /// Whether the event's own text stands in an agent's transcript as the
     /// agent's words ([`Event::spoken`]).
     pub said_by_agent: bool,
+    /// Sessions whose entries cannot be read. What would be done about their items
+    /// depends on what stands there.
+    pub broken: BTreeSet<Slug>,
+    /// No entry at all can be read.
+    pub is_blind: bool,
+    /// The delivery was decided about before, and is to be told now: a person or
+    /// GitHub asked for it again.
+    pub again: bool,
+}
+
+impl View {
+    /// Whether the item has a session, also one whose entry cannot be read.
+    fn has_session(&self, item: &WorkItem) -> bool {
+        self.sessions.contains_key(item) || self.is_broken(item)
+    }
+
+    fn is_broken(&self, item: &WorkItem) -> bool {
+        !self.broken.is_empty() && self.broken.contains(&item.slug())
+    }
 }
 
 /// What routing knows of a session.
@@ -63,6 +82,8 @@ pub struct SessionView {
 pub struct Decision {
     /// The item whose session it belongs to.
     pub item: Option<WorkItem>,
+    /// The pull request that the event is of, where that is another one.
+    pub own: Option<WorkItem>,
     /// Why.
     pub reason: Reason,
     /// What is done.
@@ -129,9 +150,15 @@ pub fn decide(
     let who = Who(&config.authorized_users);
     let desk = Desk { event, config, view, voice: own_voice, who };
     let place = desk.place();
-    let ruling = desk.rule(place.as_ref());
+    let ruling = match (desk.rule(place.as_ref()), &place) {
+        (ruling, Some(place)) if desk.must_be_read(place, &ruling) => {
+            Err(Reason::RegistryUnreadable)
+        }
+        (ruling, _) => ruling,
+    };
     let mut decision = Decision {
         item: place.as_ref().map(|place| place.target.clone()),
+        own: place.as_ref().filter(|place| place.is_linked()).map(|place| place.own.clone()),
         reason: Reason::Ping,
         action: Action::Ignore,
         link: None,
@@ -279,6 +306,18 @@ impl<'a> Desk<'a> {
         };
         let kept = self.who.lists(author) && self.view.sessions.contains_key(&place.target);
         place.fresh_link().filter(|_| kept)
+    }
+
+    /// Whether the ruling says something about a session whose entry cannot be read.
+    fn must_be_read(&self, place: &Place, ruling: &Ruling) -> bool {
+        let is_unread = |item| self.view.is_broken(item) || self.view.is_blind;
+        match ruling {
+            Ok(verdict) => verdict.item.as_ref().is_some_and(is_unread),
+            Err(Reason::NoSession | Reason::NotArmed | Reason::ItemIsClosed) => {
+                is_unread(&place.target) || is_unread(&place.own)
+            }
+            Err(_) => false,
+        }
     }
 
     fn teller(&self) -> Teller<'a> {

@@ -16,42 +16,46 @@ use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
 use crate::base::process::shell_word;
 use crate::base::text::path_text;
-use crate::core::platform::{Host, Remedy, remedy_for};
+use crate::core::platform::{Host, Remedy, remedy_again, remedy_for};
 
 /// How this program's own advice on installs begins.
 const INSTALL: &str = "the-loop doctor --install ";
 
 /// The findings about one tool.
 ///
-/// `can_keep` says whether a program that this one installs could be run.
+/// `obstacle` says why nothing could be installed, if so.
 pub(super) fn findings(
     resolution: &Resolution,
     host: &Host,
     needs: &Needs,
-    can_keep: bool,
+    obstacle: Option<&str>,
 ) -> Vec<Finding> {
     let mut findings = match &resolution.chosen {
         Some(tool) => about_chosen(resolution, tool, host, needs),
         None => vec![about_none(resolution, host, needs)],
     };
-    if !can_keep {
-        findings.iter_mut().for_each(offer_no_install);
+    if let Some(obstacle) = obstacle {
+        for finding in &mut findings {
+            offer_no_install(finding, obstacle);
+        }
     }
     findings
 }
 
-/// Takes the advice away that would not help: what the-loop installs is on a
-/// file system from which nothing can be run.
-fn offer_no_install(finding: &mut Finding) {
+/// Takes the advice away that would not help: what the-loop installs is to be
+/// where nothing can be run, or written.
+fn offer_no_install(finding: &mut Finding, obstacle: &str) {
     let Some(remedy) = &mut finding.remedy else { return };
     let before = remedy.commands.len();
     remedy.commands.retain(|command| !command.starts_with(INSTALL));
     if remedy.commands.len() < before {
-        let note = "where the-loop would install it nothing can be run (noexec): set THE_LOOP_HOME \
-                    to a directory from which programs can, then `the-loop doctor --install`";
+        let note = format!(
+            "where the-loop would install it {obstacle}: set THE_LOOP_HOME to a directory where \
+             that can be, then `the-loop doctor --install`"
+        );
         remedy.note = Some(match remedy.note.take() {
             Some(said) => format!("{said}; {note}"),
-            None => note.to_owned(),
+            None => note,
         });
         finding.fix = None;
     }
@@ -123,14 +127,12 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
                     .to_owned(),
             ],
             remedy: Some(remedy_for(id.data(), host)),
-            fix: install(id, host, needs),
+            fix: install(id, host, needs, None),
         };
     };
     let configured = first.origin == Origin::Configured;
     let open = match first.why {
-        Trouble::Untrusted { .. } if first.origin != Origin::System => {
-            Judge::of_places().open(&first.path)
-        }
+        Trouble::Untrusted { .. } => Judge::of_places().open(&first.path),
         _ => Vec::new(),
     };
     let shown = path_text(&first.path);
@@ -142,22 +144,36 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
         checked: true,
         what: format!("{name}: {place} {}", first.why),
         evidence: resolution.lost.iter().skip(1).map(evidence).collect(),
-        remedy: Some(if open.is_empty() {
-            remedy_for_trouble(id, first, host)
-        } else {
-            path::remedy(&open)
+        remedy: Some(match first.origin {
+            _ if open.is_empty() => remedy_for_trouble(id, first, host),
+            // What is this user's own is closed; else another one is needed.
+            Origin::System => {
+                let mut remedy = remedy_for_trouble(id, first, host);
+                if path::closable(&open).len() == open.len() {
+                    remedy.commands.splice(0..0, path::remedy(&open).commands);
+                }
+                remedy
+            }
+            _ => path::remedy(&open),
         }),
         fix: match path::closable(&open) {
-            own if !own.is_empty() => Some(Repair::Close(own)),
-            _ if configured || !open.is_empty() => None,
-            _ => install(id, host, needs),
+            own if !own.is_empty() && first.origin != Origin::System => Some(Repair::Close(own)),
+            _ if first.origin != Origin::System && (configured || !open.is_empty()) => None,
+            _ => install(id, host, needs, managed_version(id, first, host)),
         },
     }
 }
 
+/// The version of a build of ours that does not work, when it can be made again.
+fn managed_version<'a>(id: ToolId, lost: &'a Lost, host: &Host) -> Option<&'a str> {
+    let folder = lost.path.parent().filter(|_| lost.origin == Origin::Managed)?;
+    let version = folder.file_name()?.to_str()?;
+    id.data().pin_for(host, Some(version)).ok().map(|_| version)
+}
+
 /// What `--fix` does about a tool that is needed and not usable.
-fn install(id: ToolId, host: &Host, needs: &Needs) -> Option<Repair> {
-    let version = id.data().pin_for(host, None).ok()?.version.clone();
+fn install(id: ToolId, host: &Host, needs: &Needs, version: Option<&str>) -> Option<Repair> {
+    let version = id.data().pin_for(host, version).ok()?.version.clone();
     needs.requires(id).then_some(Repair::Install { id, version })
 }
 
@@ -175,6 +191,17 @@ fn as_owner(host: &Host, command: &str, of: &Path) -> String {
     }
 }
 
+/// Whether a program that does not work is, by its place, a package's: then its
+/// install is there already, and is to be made again.
+fn is_of_a_package(lost: &Lost) -> bool {
+    let is_broken =
+        !matches!(lost.why, Trouble::TooOld { .. } | Trouble::Untrusted { .. } | Trouble::Busy);
+    let places = ["/usr/bin", "/bin", "/opt/homebrew", "/usr/local/Cellar"];
+    lost.origin == Origin::System
+        && is_broken
+        && places.iter().any(|place| lost.path.starts_with(place))
+}
+
 fn remedy_for_trouble(id: ToolId, lost: &Lost, host: &Host) -> Remedy {
     let path = shell_word(&lost.path.to_string_lossy());
     let name = id.as_str();
@@ -186,12 +213,17 @@ fn remedy_for_trouble(id: ToolId, lost: &Lost, host: &Host) -> Remedy {
         }
         (Trouble::Quarantined, _) => Remedy::command(format!("xattr -d {QUARANTINE} {path}")),
         _ if configured => Remedy::default(),
+        _ if is_of_a_package(lost) => remedy_again(id.data(), host),
         _ => remedy_for(id.data(), host),
     };
     match (&lost.why, lost.origin) {
         (Trouble::Quarantined, _) => {}
         (_, Origin::Managed) => {
-            remedy = Remedy::command(format!("{INSTALL}{name}"));
+            let data = id.data();
+            let first = data.pin_for(host, None).map(|pin| pin.version.as_str());
+            let at = managed_version(id, lost, host).filter(|at| first != Ok(*at));
+            let at = at.map(|at| format!("@{at}")).unwrap_or_default();
+            remedy = Remedy::command(format!("{INSTALL}{name}{at}"));
         }
         (Trouble::Untrusted { .. }, _) => {
             let what = "or have one in a directory of PATH that only you may write to".to_owned();
@@ -232,13 +264,30 @@ mod tests {
             unchecked: vec![Unchecked { check: "paste", why }],
         };
         let host = Host::from_facts(&Facts::default());
-        let findings = findings(&resolution, &host, &Needs::default(), true);
+        let findings = findings(&resolution, &host, &Needs::default(), None);
         let report = Report::new(host, vec![resolution], findings);
         assert_eq!((report.exit_code(), report.errors_text()), (3, None));
         let text = report.render(false);
         assert!(text.contains("! unknown   could not try tmux: no directory"), "{text}");
         assert!(text.contains("1 check could not be made"), "{text}");
         assert!(report.tool(ToolId::Tmux).is_some());
+    }
+
+    #[test]
+    fn a_broken_program_of_a_package_is_installed_again() {
+        let facts = Facts {
+            os_release: Some("ID=debian\nVERSION_ID=12".into()),
+            programs: ["apt", "sudo"].map(str::to_owned).into(),
+            ..Facts::default()
+        };
+        let host = Host::from_facts(&facts);
+        let remedy = |path: &str, why| {
+            let lost = Lost { path: path.into(), origin: Origin::System, why };
+            remedy_for_trouble(ToolId::Git, &lost, &host).commands.remove(0)
+        };
+        let again = "sudo apt install --reinstall git";
+        assert_eq!(remedy("/usr/bin/git", Trouble::WrongFormat), again);
+        assert_eq!(remedy("/opt/git", Trouble::WrongFormat), "sudo apt install git");
     }
 
     #[test]

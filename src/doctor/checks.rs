@@ -22,7 +22,7 @@ use crate::base::env::Env;
 use crate::core::platform::Host;
 
 pub(super) use disk::away;
-pub use server::client_for;
+pub use server::socket_fault;
 pub use state::secret_command;
 
 /// How long a group of checks may take.
@@ -49,6 +49,8 @@ pub struct Project {
     pub secret_file: Option<PathBuf>,
     /// The socket of the tmux server, unless it is the user's own.
     pub tmux_socket: Option<PathBuf>,
+    /// The socket of a tmux server of the-loop's own.
+    pub own_tmux_socket: Option<PathBuf>,
 }
 
 /// Looks into a store of deliveries that is not the doctor's own.

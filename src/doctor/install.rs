@@ -28,6 +28,7 @@ pub use self::advice::advice;
 pub use self::error::InstallError;
 use self::error::file_error;
 use self::fetch::Fetched;
+pub use self::fetch::pick;
 use self::source::Source;
 use self::store::{Installed, Receipt, Store, WorkDir};
 use super::path::{self, Judge};
@@ -188,7 +189,10 @@ impl Fetched {
         }
         let expected = pin.sha256.clone();
         let is_web_page = fetch::is_web_page(&self.file);
+        let has = fs::metadata(&self.file).map(|file| file.len()).ok();
+        let length = has.zip(pin.size);
         Err(InstallError::WrongDigest {
+            length,
             from: self.from,
             found: self.sha256,
             expected,
@@ -213,6 +217,7 @@ impl Verified {
                 found: binary_sha256,
                 expected,
                 is_web_page: false,
+                length: None,
             });
         }
         Ok(Unpacked { from: self.from, binary_sha256 })
@@ -280,7 +285,7 @@ pub fn take_out(
         }
         Some(found) if found != sha256 => {
             let (expected, is_web_page) = (sha256.to_owned(), fetch::is_web_page(archive));
-            Err(InstallError::WrongDigest { from, found, expected, is_web_page })
+            Err(InstallError::WrongDigest { from, found, expected, is_web_page, length: None })
         }
         Some(_) => unpack::one_member(archive, member, target, &from),
     }

@@ -6,6 +6,8 @@ use fs_err as fs;
 
 /// The process that listens on a socket. Only Linux tells.
 pub(super) fn listener(socket: &Path) -> Option<u32> {
+    // tmux resolves the links of the directory first.
+    let real = fs::canonicalize(socket).unwrap_or_else(|_| socket.to_path_buf());
     let table = fs::read_to_string("/proc/net/unix").ok()?;
     let inodes: Vec<String> = table
         .lines()
@@ -14,7 +16,8 @@ pub(super) fn listener(socket: &Path) -> Option<u32> {
             // __SO_ACCEPTCON: the socket that is listened on.
             let listens = *fields.get(3)? == "00010000";
             let path = fields.get(7)?;
-            (listens && Path::new(path) == socket).then(|| format!("socket:[{}]", fields[6]))
+            (listens && [socket, &real].contains(&Path::new(path)))
+                .then(|| format!("socket:[{}]", fields[6]))
         })
         .collect();
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {

@@ -1,8 +1,8 @@
 //! The doctor as the last step of a set-up: silent when all is well, else it says
 //! what is missing and offers each install that would help.
 
-use super::install::Progress;
 use super::install::source::Source;
+use super::install::{Progress, pick};
 use super::repair::{Repair, Workshop};
 use super::{Request, examine};
 
@@ -24,6 +24,9 @@ pub async fn offer_installs(
     let mut is_changed = false;
     for repair in report.findings().iter().filter_map(|found| found.fix.as_ref()) {
         let Repair::Install { id, version } = repair else { continue };
+        let picked = pick(*id, report.host(), Some(version), source, progress);
+        let version = picked.map_or(version.as_str(), |pin| pin.version.as_str());
+        let repair = &Repair::Install { id: *id, version: version.to_owned() };
         if !ask(&format!("Install {} {version} into a directory of the-loop's own?", id.as_str())) {
             continue;
         }

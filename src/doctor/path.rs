@@ -12,13 +12,12 @@ use std::path::{Component, Path, PathBuf};
 
 use fs_err as fs;
 
+use super::whose::Whose;
 use crate::base::env::Env;
 use crate::base::process::shell_word;
 use crate::base::text::path_text;
 use crate::core::platform::Remedy;
 
-/// Users and groups below this number are the system's own.
-const FIRST_PERSON: u32 = if cfg!(target_os = "macos") { 500 } else { 1000 };
 /// How many links are followed, as on Linux.
 const LINKS: usize = 40;
 
@@ -103,20 +102,19 @@ pub(super) fn remedy(open: &[Open]) -> Remedy {
 #[derive(Debug)]
 pub(super) struct Judge {
     tree: Option<PathBuf>,
-    /// Who stands for everybody that this system has no number for.
-    nobody: Option<u32>,
+    whose: Whose,
 }
 
 impl Judge {
     /// For what is started from here.
     pub(super) fn new(env: &Env) -> Self {
-        Self { tree: work_tree(env), nobody: nobody() }
+        Self { tree: work_tree(env), whose: Whose::here() }
     }
 
     /// For places that the user, or this program, chose: a work tree is as good as
     /// any other.
     pub(super) fn of_places() -> Self {
-        Self { tree: None, nobody: nobody() }
+        Self { tree: None, whose: Whose::here() }
     }
 
     /// Why neither this directory nor this program is used. What is not there
@@ -160,7 +158,11 @@ impl Judge {
             let is_it = is_end && index == end;
             // In a directory with this bit, only its owner replaces what is there.
             let is_kept = !is_it && (meta.is_symlink() || meta.mode() & 0o1000 != 0);
-            let who = if is_kept { self.foreign_owner(meta) } else { self.others_may_write(meta) };
+            let who = if is_kept {
+                self.whose.foreign_owner(meta.uid())
+            } else {
+                self.whose.others_may_write(meta)
+            };
             let Some(who) = who.filter(|_| found.iter().all(|open| open.path != *step)) else {
                 continue;
             };
@@ -173,40 +175,6 @@ impl Judge {
         }
         found
     }
-
-    /// Who but this user and the system may write to what has this metadata.
-    fn others_may_write(&self, meta: &Metadata) -> Option<String> {
-        let (mode, group) = (meta.mode(), meta.gid());
-        let own = rustix::process::getegid().as_raw();
-        if mode & 0o002 != 0 {
-            Some("everybody may write to".to_owned())
-        } else if let Some(owner) = self.foreign_owner(meta) {
-            Some(owner)
-        } else if mode & 0o020 != 0 && self.is_foreign(group, own) {
-            Some(format!("the group {group} may write to"))
-        } else {
-            None
-        }
-    }
-
-    fn foreign_owner(&self, meta: &Metadata) -> Option<String> {
-        let own = rustix::process::geteuid().as_raw();
-        self.is_foreign(meta.uid(), own).then(|| format!("the user {} owns", meta.uid()))
-    }
-
-    fn is_foreign(&self, id: u32, own: u32) -> bool {
-        id != own && id >= FIRST_PERSON && Some(id) != self.nobody
-    }
-}
-
-/// Who owns what belongs to nobody in a user namespace that knows only some
-/// users: there the files of the system itself look like that.
-fn nobody() -> Option<u32> {
-    let map = fs::read_to_string("/proc/self/uid_map").ok()?;
-    if map.split_whitespace().eq(["0", "0", "4294967295"]) {
-        return None;
-    }
-    fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()
 }
 
 /// Every directory and every link that a path leads through, and where it ends.

@@ -17,6 +17,10 @@ use crate::base::process::{ExecError, Output};
 use crate::base::text::{cap, visible};
 use crate::core::platform::Version;
 
+/// How much is shown of what a program said: with the mark behind it, it fits on a
+/// line of its own.
+const SHOWN: usize = 34;
+
 /// How long a tool may take to tell its version.
 const VERSION_DEADLINE: Duration = Duration::from_secs(5);
 /// The same for an agent, which may be a large script that starts slowly.
@@ -104,7 +108,7 @@ pub(super) async fn told_version(
     let said = output.stdout_text();
     let is_named = begins.is_none_or(|begins| said.trim_start().starts_with(begins));
     let version = Version::find(&said).filter(|_| is_named);
-    version.ok_or_else(|| Trouble::NoVersion { said: cap(&visible(said.trim()), 60) })
+    version.ok_or_else(|| Trouble::NoVersion { said: cap(&visible(said.trim()), SHOWN) })
 }
 
 /// What a failed run says about the binary.

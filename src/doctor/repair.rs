@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::install::source::Source;
 use super::install::store::Store;
-use super::install::{InstallError, Progress, advice, install};
+use super::install::{InstallError, Progress, advice, install, pick};
 use super::tool::ToolId;
 use super::{agents, terminfo};
 use crate::base::dirs::Dirs;
@@ -213,8 +213,10 @@ impl Workshop<'_> {
     }
 
     async fn install(&self, id: ToolId, version: &str) -> Result<(), RepairError> {
-        let pin = id.data().pin_for(self.host, Some(version)).map_err(|error| {
-            RepairError::LeftAlone { path: id.as_str().into(), why: error.to_string() }
+        let picked = pick(id, self.host, Some(version), self.source, self.progress);
+        let pin = picked.map_err(|error| RepairError::LeftAlone {
+            path: id.as_str().into(),
+            why: error.to_string(),
         })?;
         let store = Store::new(self.dirs);
         let done = install(self.env, id, pin, &store, self.source, self.progress).await;

@@ -159,6 +159,15 @@ fn push_finding(out: &mut String, finding: &Finding, with_evidence: bool) {
     }
 }
 
+impl Finding {
+    /// As the report shows it, for whoever is stopped by it alone.
+    pub fn told(&self) -> String {
+        let mut out = String::new();
+        push_finding(&mut out, self, true);
+        out
+    }
+}
+
 impl Report {
     /// Adds a finding that somebody above made.
     pub fn push(&mut self, finding: Finding) {

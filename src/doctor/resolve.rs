@@ -15,6 +15,7 @@ use super::trouble::Trouble;
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::core::config::{Prefer, Tools};
+use crate::core::platform::Version;
 
 /// How many binaries of one name on `PATH` are looked at.
 const SYSTEM_LIMIT: usize = 4;
@@ -64,7 +65,8 @@ impl Search<'_> {
                 why
             } else {
                 let candidate = Tool::candidate(id.as_str(), &path, origin, self.env);
-                match probe::probe(id, candidate).await {
+                let probed = probe::probe(id, candidate).await;
+                match probed.and_then(|passed| is_its_folders(&passed.tool).map(|()| passed)) {
                     Ok(passed) => {
                         resolution.chosen = Some(passed.tool);
                         resolution.unchecked = passed.unchecked;
@@ -86,7 +88,9 @@ impl Search<'_> {
             }
             let Candidate { path, origin, .. } = candidate;
             let candidate = Tool::candidate(id.as_str(), &path, origin, self.env);
-            if let Ok(tool) = probe::new_enough(id, candidate).await {
+            if let Ok(tool) = probe::new_enough(id, candidate).await
+                && is_its_folders(&tool).is_ok()
+            {
                 return Some(tool);
             }
         }
@@ -134,6 +138,18 @@ pub(super) struct Candidate {
     pub(super) origin: Origin,
     /// Why it is not even tried.
     pub(super) ignored: Option<Ignored>,
+}
+
+/// Whether a build of ours is of the version whose folder it is in.
+fn is_its_folders(tool: &Tool) -> Result<(), Trouble> {
+    let folder = tool.path().parent().filter(|_| tool.origin() == Origin::Managed);
+    let Some(folder) = folder.and_then(Path::file_name) else { return Ok(()) };
+    let told = tool.version();
+    if told.is_none() || told == Version::parse(&folder.to_string_lossy()).as_ref() {
+        return Ok(());
+    }
+    let told = told.map(ToString::to_string).unwrap_or_default();
+    Err(Trouble::Damaged { why: format!("it says that it is version {told}") })
 }
 
 /// Why a program that was configured, or that this one installed, is not run:

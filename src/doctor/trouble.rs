@@ -78,7 +78,7 @@ pub enum Trouble {
         what: String,
     },
     /// It did not answer.
-    #[error("`{command}` did not answer within {} s", after.as_secs_f32())]
+    #[error("hangs: `{command}` did not answer within {} s", after.as_secs_f32())]
     Hung {
         /// What was run.
         command: String,

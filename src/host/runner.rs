@@ -85,7 +85,7 @@ impl Runners {
         self.wait_for_room(slug).await;
         let record = self.record(slug)?;
         if record.status == SessionStatus::Paused {
-            return Ok(Hosting::Held(Reason::SessionPaused));
+            return Ok(Hosting::Held(paused(&record)));
         }
         let record = match &record.work_tree {
             Some(tree) => self.in_its_tree(slug, &record, tree).await?,
@@ -103,8 +103,11 @@ impl Runners {
             self.gate.entered(slug);
         }
         // Whoever paused it meanwhile is heard before anything is told.
-        if started == Ok(Hosting::Live) && self.record(slug)?.status == SessionStatus::Paused {
-            return Ok(Hosting::Held(Reason::SessionPaused));
+        if started == Ok(Hosting::Live) {
+            let record = self.record(slug)?;
+            if record.status == SessionStatus::Paused {
+                return Ok(Hosting::Held(paused(&record)));
+            }
         }
         // The disk may have filled meanwhile; the next try waits for it.
         started.map_err(|failure| StartFailure {
@@ -242,6 +245,14 @@ impl Runners {
             }
             Err(error) => Err(unreadable(&error)),
         }
+    }
+}
+
+/// Why a paused session is held: a person paused it, or the rate limit.
+fn paused(record: &SessionRecord) -> Reason {
+    match record.paused_why {
+        Some(_) => Reason::RateLimited,
+        None => Reason::SessionPaused,
     }
 }
 

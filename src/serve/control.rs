@@ -12,11 +12,14 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::net::UnixListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::receiver::{Refusals, Refused};
 use super::reload::{Refusal, Reloaded, Reloader};
 use crate::base::failure::{Failure, chain};
+use crate::base::files;
 use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::{DeliveryId, WorkItem};
 use crate::base::random;
@@ -29,7 +32,7 @@ mod verbs;
 pub use verbs::{SessionVerb, VerbError, apply};
 
 /// What the receiver says about itself.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The version of this format.
@@ -40,6 +43,9 @@ pub struct Status {
     pub pid: u32,
     /// Where deliveries are posted to.
     pub url: String,
+    /// Where the web terminal is, when it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web_url: Option<String>,
     /// The configuration file it runs with.
     pub config: String,
     /// Whether that file is another one now than was read.
@@ -58,6 +64,12 @@ pub struct Status {
     pub last_delivery: Option<Timestamp>,
     /// How many deliveries are in each state.
     pub deliveries: std::collections::BTreeMap<String, u64>,
+    /// Why nothing can be stored now; GitHub is answered 503 then.
+    #[serde(default)]
+    pub cannot_store: Option<String>,
+    /// Requests that were refused since the start.
+    #[serde(default)]
+    pub refused: Vec<Refused>,
 }
 
 /// What the socket's server works with.
@@ -71,6 +83,8 @@ pub struct Control {
     pub dispatcher: DispatchHandle,
     /// Told when a local message was put in.
     pub arrived: Arc<Notify>,
+    /// What was refused.
+    pub refused: Arc<Refusals>,
     /// Reads the configuration again.
     pub reloader: Reloader,
     /// Ends the receiver.
@@ -82,6 +96,21 @@ pub struct Control {
 #[derive(Debug, Serialize, Deserialize)]
 struct Queued {
     id: DeliveryId,
+}
+
+/// Binds the socket. A stale one is replaced: the lock is ours, so
+/// nobody listens on it.
+pub(super) fn bind(path: &Path) -> Result<UnixListener, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("could not listen on `{}`", path.display())).because(error)
+    };
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    files::make_private(path).map_err(failed)?;
+    Ok(listener)
 }
 
 /// The socket's routes.
@@ -109,7 +138,11 @@ type Reply<T> = Result<Json<T>, (StatusCode, String)>;
 
 async fn status(AxumState(control): AxumState<Control>) -> Reply<Status> {
     let mut status = (*control.about).clone();
-    fill(&mut status, &control.inbox).map_err(|error| unavailable(&error))?;
+    status.cannot_store = control.inbox.store_trouble().await;
+    if let Err(error) = fill(&mut status, &control.inbox) {
+        status.cannot_store.get_or_insert_with(|| chain(&error));
+    }
+    status.refused = control.refused.all();
     status.changed_on_disk = control.reloader.changed_on_disk();
     status.reload_refused = control.reloader.refusal();
     Ok(Json(status))

@@ -214,11 +214,12 @@ impl Intake {
             }
         };
         let routing = self.config.routing();
-        let view = self.sight.view(&self.inbox, &routing, &event, delivery.received_at);
+        let view = self.sight.view(&self.inbox, &routing, &event, delivery);
         let decision = routing::decide(&event, &routing, &view, &self.own_voice);
         let about = About {
             delivery: delivery.id.clone(),
             item: decision.item.clone(),
+            own: decision.own.clone().filter(|own| decision.item.as_ref() != Some(own)),
             url: decision.url.clone(),
             head: event.head().map(|(sha, pull)| (sha.to_owned(), pull)),
         };
@@ -243,6 +244,12 @@ impl Intake {
         }
         let (Some(item), Action::Deliver(_) | Action::Start(_) | Action::Close) = (item, action)
         else {
+            // What would be done depends on what stands in an entry that cannot be read.
+            if let (Reason::RegistryUnreadable, Some(item)) = (reason, item) {
+                let why = self.registry.load(&item.slug()).err();
+                let why = why.map_or_else(|| reason.explain().to_owned(), |error| chain(&error));
+                return Decided::unreadable(delivery, &why);
+            }
             let state = if *action == Action::Note { State::Done } else { State::Ignored };
             let mut decided = Decided::ended(delivery, state, *reason, short);
             // A link is remembered also where nothing is told.
@@ -315,8 +322,9 @@ impl Intake {
             }
         }
         let why = format!(
-            "more than {limit} events within an hour (`routing.rateLimit`); what comes is \
-             kept until it is resumed"
+            "more than {limit} event{} within an hour (`routing.rateLimit`); what comes is \
+             kept until it is resumed",
+            if limit == 1 { "" } else { "s" }
         );
         tracing::warn!(%item, limit, "too many events within an hour: the session is paused");
         let paused = self.registry.update(&slug, |record| {

@@ -2,6 +2,7 @@
 //! `metrics.listen` when that is set. Never on the public port.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State as AxumState;
@@ -10,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use jiff::Timestamp;
 
+use super::receiver::Refusals;
 use crate::core::outcome::State;
 use crate::state::inbox::{Inbox, InboxError};
 
@@ -18,6 +20,8 @@ use crate::state::inbox::{Inbox, InboxError};
 pub struct Metrics {
     /// The deliveries.
     pub inbox: Inbox,
+    /// What was refused.
+    pub refused: Arc<Refusals>,
     /// Since when the receiver runs.
     pub started_at: Timestamp,
 }
@@ -40,6 +44,12 @@ impl Metrics {
         let commits = self.inbox.commits();
         family(&mut out, "the_loop_commits_total", "counter", "Transactions of this run.");
         let _ = writeln!(out, "the_loop_commits_total {commits}");
+        let help = "Requests of this run that were refused, by the answer's status.";
+        family(&mut out, "the_loop_refused_requests_total", "counter", help);
+        for refused in self.refused.all() {
+            let (status, count) = (refused.status, refused.count);
+            let _ = writeln!(out, "the_loop_refused_requests_total{{status=\"{status}\"}} {count}");
+        }
         family(&mut out, "the_loop_inbox_bytes", "gauge", "Size of the inbox's file.");
         let bytes = fs_err::metadata(self.inbox.path()).map_or(0, |meta| meta.len());
         let _ = writeln!(out, "the_loop_inbox_bytes {bytes}");

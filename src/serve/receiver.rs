@@ -23,11 +23,13 @@ use crate::base::ids::DeliveryId;
 use crate::state::inbox::{Accepted, DeliveryKind, Inbox, NewDelivery};
 
 mod body;
+mod refusals;
 mod secret;
 mod signature;
 
 use body::Budget;
 pub use body::MAX_BODY;
+pub use refusals::{Refusals, Refused};
 pub use secret::{Secret, SecretError};
 use signature::Signature;
 
@@ -50,6 +52,8 @@ pub struct Receiver {
     pub path: String,
     /// Told when there is something new to route.
     pub arrived: Arc<Notify>,
+    /// Counts what is refused.
+    pub refused: Arc<Refusals>,
 }
 
 impl Receiver {
@@ -87,22 +91,29 @@ impl IntoResponse for Reply {
     }
 }
 
+/// Refuses a request, and counts it.
+fn refuse(shared: &Shared, reply: Reply) -> Response {
+    shared.receiver.refused.note(reply.0.as_u16(), reply.1);
+    reply.into_response()
+}
+
 async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path();
     let method = request.method();
     if path == shared.receiver.path {
         if method == Method::POST {
             return match receive(&shared, request).await {
-                Ok(reply) | Err(reply) => reply.into_response(),
+                Ok(reply) => reply.into_response(),
+                Err(reply) => refuse(&shared, reply),
             };
         }
-        return Reply(StatusCode::METHOD_NOT_ALLOWED, "only POST").into_response();
+        return refuse(&shared, Reply(StatusCode::METHOD_NOT_ALLOWED, "only POST"));
     }
     if path == "/healthz" && matches!(*method, Method::GET | Method::HEAD) {
         let well = shared.receiver.inbox.can_write().await;
         return if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }.into_response();
     }
-    Reply(StatusCode::NOT_FOUND, "nothing here").into_response()
+    refuse(&shared, Reply(StatusCode::NOT_FOUND, "nothing here"))
 }
 
 async fn receive(shared: &Shared, request: Request<Body>) -> Result<Reply, Reply> {

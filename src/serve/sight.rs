@@ -2,16 +2,14 @@
 //! deliveries told before, what agents wrote. Gathered here, for the intake and
 //! for `replay --dry-run`, so that `core::routing` stays a pure function.
 
-use jiff::Timestamp;
-
 use crate::base::failure::chain;
 use crate::core::config::Routing;
 use crate::core::event::{Event, What};
 use crate::core::harness::Harnesses;
 use crate::core::routing::{SessionView, View};
-use crate::state::inbox::InboxReader;
+use crate::state::inbox::{InboxReader, StoredDelivery};
 use crate::state::paths::StatePaths;
-use crate::state::registry::Registry;
+use crate::state::registry::{Loaded, Registry};
 
 use super::agents_words::AgentsWords;
 
@@ -28,23 +26,37 @@ impl Sight {
         Self { registry, agents_words: AgentsWords::new(paths.spool(), harnesses) }
     }
 
-    /// What is known when an event is decided about that came in `at` this time.
+    /// What is known when an event is decided about.
     pub fn view(
         &mut self,
         inbox: &InboxReader,
         routing: &Routing,
         event: &Event,
-        at: Timestamp,
+        delivery: &StoredDelivery,
     ) -> View {
-        let mut view = View::default();
-        let records = self.registry.load_all().records;
+        let mut view = View { again: delivery.again, ..View::default() };
+        let Loaded { records, broken } = self.registry.load_all();
+        for entry in broken {
+            match entry.slug {
+                Some(slug) => {
+                    // Which pull requests it was for is known from before.
+                    if let Some(record) = self.registry.copy_of(&slug) {
+                        let item = record.work_item.reference;
+                        let links = record.pull_requests.into_iter();
+                        view.links.extend(links.map(|pr| (pr, item.clone())));
+                    }
+                    view.broken.insert(slug);
+                }
+                None => view.is_blind |= entry.path == self.registry.dir(),
+            }
+        }
         let is_listed = routing
             .authorized_users
             .iter()
             .any(|user| user.eq_ignore_ascii_case(&event.sender.login));
         if let Some(text) = event.spoken().filter(|_| is_listed) {
             let sessions = records.iter().map(|(slug, record)| (slug, &record.harness));
-            view.said_by_agent = self.agents_words.hold(text, at, sessions);
+            view.said_by_agent = self.agents_words.hold(text, delivery.received_at, sessions);
         }
         if let What::Check(check) = &event.what {
             let heads = inbox.heads(&check.sha).unwrap_or_else(|error| {

@@ -174,6 +174,24 @@ impl Inbox {
         matches!(tokio::time::timeout(PROBE, writer.write(Change::Probe)).await, Ok(Ok(_)))
     }
 
+    /// Why no delivery could be taken in now; tries it.
+    pub async fn store_trouble(&self) -> Option<String> {
+        let (writer, path) = (&self.shared.writer, self.path());
+        if !self.is_in_place() {
+            let replaced = InboxError::Replaced { path: path.to_path_buf() };
+            return Some(crate::base::failure::chain(&replaced));
+        }
+        match tokio::time::timeout(PROBE, writer.write(Change::Probe)).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(crate::base::failure::chain(&error)),
+            Err(_) => Some(format!(
+                "the inbox `{}` cannot be written to for {} s: another process may hold its lock",
+                path.display(),
+                PROBE.as_secs()
+            )),
+        }
+    }
+
     /// How many transactions were committed since the inbox was opened.
     pub fn commits(&self) -> u64 {
         self.shared.writer.health().commits.load(Ordering::Relaxed)

@@ -20,10 +20,7 @@ use crate::base::ids::{DeliveryId, Marker, Slug};
 
 use super::paths::StatePaths;
 
-mod changes;
 pub mod output;
-
-pub use changes::Changes;
 
 /// How many turns of a session are kept.
 const KEPT: usize = 20;
@@ -81,6 +78,18 @@ pub struct Mark {
     pub start: Option<u64>,
 }
 
+impl About {
+    /// Whether the turn's prompt has this marker. What an earlier version wrote down
+    /// says it in the prompt alone.
+    fn is_of(&self, turn: &Turn, marker: &Marker) -> bool {
+        match &self.marker {
+            Some(its) => its == marker,
+            None => fs::read_to_string(turn.prompt())
+                .is_ok_and(|prompt| prompt.contains(marker.as_str())),
+        }
+    }
+}
+
 impl Turns {
     /// The turns of a session.
     pub fn of(paths: &StatePaths, slug: &Slug) -> Self {
@@ -126,11 +135,11 @@ impl Turns {
 
     /// The last turn that was begun for a delivery with this marker.
     pub fn last_of(&self, delivery: &DeliveryId, marker: &Marker) -> io::Result<Option<Turn>> {
-        let is_it = |about: About| {
-            about.delivery == *delivery && about.marker.is_none_or(|its| its == *marker)
-        };
         let mut turns = self.list()?;
-        turns.retain(|turn| turn.about().is_some_and(is_it));
+        turns.retain(|turn| {
+            turn.about()
+                .is_some_and(|about| about.delivery == *delivery && about.is_of(turn, marker))
+        });
         Ok(turns.pop())
     }
 

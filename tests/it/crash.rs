@@ -3,6 +3,7 @@
 //! The evidence is the agent's own record of what it took.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -31,7 +32,7 @@ impl Cast {
             world.configure_runner(self.runner, "defaultHarness: demo\nrateLimit: 0", "");
         } else {
             process::configure(&world, self.runner, "defaultHarness: claude\nrateLimit: 0");
-            process::script(&world, serde_json::json!({}));
+            process::script(&world, serde_json::json!({ "turnMs": 300 }));
         }
         world
     }
@@ -55,13 +56,16 @@ fn count(texts: &[String], word: &str) -> usize {
 /// Starts a receiver that freezes at `checkpoint`.
 async fn start_frozen_at(world: &mut World, checkpoint: Checkpoint) {
     let mark = world.home.join("frozen");
-    let _ = std::fs::remove_file(&mark);
-    world
-        .start_with(&[
-            ("THE_LOOP_FREEZE_AT", OsStr::new(checkpoint.as_str())),
-            ("THE_LOOP_FREEZE_MARK", mark.as_os_str()),
-        ])
-        .await;
+    world.start_with(&freezing(&mark, checkpoint)).await;
+}
+
+/// The variables with which a receiver freezes, and says so in a file.
+fn freezing(mark: &Path, checkpoint: Checkpoint) -> [(&'static str, &OsStr); 2] {
+    let _ = std::fs::remove_file(mark);
+    [
+        ("THE_LOOP_FREEZE_AT", OsStr::new(checkpoint.as_str())),
+        ("THE_LOOP_FREEZE_MARK", mark.as_os_str()),
+    ]
 }
 
 /// Posts in the background: a frozen receiver does not answer.
@@ -115,6 +119,87 @@ async fn survives(cast: Cast, checkpoint: Checkpoint) {
     assert_eq!(taken.len(), 3, "{checkpoint:?}: {taken:#?}");
     for word in ["word-two.", "word-three."] {
         assert_eq!(count(&taken, word), 1, "{checkpoint:?}: {taken:#?}");
+    }
+}
+
+/// Three comments that waited together, with receivers that are killed one after
+/// the other: the first at `checkpoint`, the next ones while they take the group
+/// up. Each is told once, whatever the number of restarts.
+async fn stays_a_group(cast: Cast, checkpoint: Checkpoint) {
+    let mut world = cast.world();
+    pause_with_three(&mut world, checkpoint).await;
+    for _ in 0..3 {
+        // It may have nothing left to do but that.
+        let mark = world.home.join("frozen");
+        world.start_unanswered(&freezing(&mark, Checkpoint::Acknowledge));
+        kill_when_frozen(&mut world, Checkpoint::Acknowledge).await;
+    }
+    world.start().await;
+    are_told_once(cast, &world, checkpoint).await;
+}
+
+const WORDS: [&str; 3] = ["word-two.", "word-three.", "word-four."];
+
+/// Lets three comments wait together, then go; kills their receiver at `checkpoint`.
+async fn pause_with_three(world: &mut World, checkpoint: Checkpoint) {
+    world.start().await;
+    assert_eq!(world.post("first", "issues", &payload::labeled("o/r", 1, "alice")).await, 202);
+    world.reaches("first", "delivered").await;
+    let (code, _, err) = world.run(&["sessions", "pause", "o/r#1"]);
+    assert_eq!(code, 0, "{err}");
+    world.end(Signal::KILL);
+    start_frozen_at(world, checkpoint).await;
+    for word in WORDS {
+        let comment = payload::comment("o/r", 1, "alice", word);
+        let id = word.trim_end_matches('.');
+        assert_eq!(world.post(id, "issue_comment", &comment).await, 202);
+        world.reaches(id, "queued").await;
+    }
+    // The answer may not come: it freezes.
+    let mut resume = world.command(&["sessions", "resume", "o/r#1"]);
+    let resuming = std::thread::spawn(move || resume.output());
+    kill_when_frozen(world, checkpoint).await;
+    resuming.join().unwrap().unwrap();
+    // What comes then is not told with what was begun.
+    let (code, _, err) = world.run(&["sessions", "send", "o/r#1", "word-five."]);
+    assert_eq!(code, 0, "{err}");
+}
+
+async fn are_told_once(cast: Cast, world: &World, checkpoint: Checkpoint) {
+    for word in WORDS {
+        world.reaches(word.trim_end_matches('.'), "delivered").await;
+    }
+    let taken = cast.taken(world, 1);
+    let order: Vec<_> =
+        WORDS.iter().map(|word| taken.iter().position(|text| text.contains(word))).collect();
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{checkpoint:?}: {taken:#?}");
+    for word in WORDS {
+        assert_eq!(count(&taken, word), 1, "{checkpoint:?}: {taken:#?}");
+    }
+}
+
+mod groups {
+    use super::*;
+
+    const IN_TMUX: &[Checkpoint] =
+        &[Checkpoint::BeforePaste, Checkpoint::Paste, Checkpoint::Submit, Checkpoint::Acknowledge];
+    const HEADLESS: &[Checkpoint] =
+        &[Checkpoint::BeforePaste, Checkpoint::Paste, Checkpoint::Spawn, Checkpoint::Acknowledge];
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn that_many_receivers_take_up_in_tmux_are_told_once() {
+        for &checkpoint in IN_TMUX {
+            stays_a_group(FAKE_IN_TMUX, checkpoint).await;
+        }
+        stays_a_group(DEMO_IN_TMUX, Checkpoint::Submit).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn that_many_receivers_take_up_headless_are_told_once() {
+        for &checkpoint in HEADLESS {
+            stays_a_group(FAKE_HEADLESS, checkpoint).await;
+        }
+        stays_a_group(DEMO_HEADLESS, Checkpoint::Spawn).await;
     }
 }
 
@@ -223,7 +308,10 @@ async fn load(url: &str, round: u64, dice: &mut Dice, sent: &mut Vec<Sent>) {
         let status = post(url, &last.id, event, body).await;
         assert_eq!(status, 202);
         last.answered = true;
-        tokio::time::sleep(Duration::from_millis(dice.below(150))).await;
+        // Some come in bursts, so that there are groups.
+        if n % 3 == 0 {
+            tokio::time::sleep(Duration::from_millis(dice.below(400))).await;
+        }
     }
     std::future::pending::<()>().await;
 }
@@ -243,6 +331,12 @@ async fn kills_at_random_moments(cast: Cast) {
         let until = Duration::from_millis(least + dice.below(1500));
         let _ = tokio::time::timeout(until, load(&url, round, &mut dice, &mut sent)).await;
         world.end(Signal::KILL);
+        // And while the next ones take up what is left.
+        for _ in 0..dice.below(3) {
+            world.start_unanswered(&[]);
+            tokio::time::sleep(Duration::from_millis(dice.below(600))).await;
+            world.end(Signal::KILL);
+        }
     }
     world.start().await;
     for Sent { id, .. } in sent.iter().filter(|sent| sent.answered) {

@@ -349,7 +349,16 @@ async fn a_running_server_of_another_group_is_attached_to_with_its_own_binary() 
     .await;
     let skew = report.findings().iter().find(|found| found.id == "tmux.skew").unwrap();
     let ours = report.tool(ToolId::Tmux).unwrap().clone();
-    let client = the_loop::doctor::client_for(ours.clone(), &env, Some(&socket)).await;
+    let own = place.path("own");
+    let places = the_loop::doctor::Places {
+        configured: Some(&socket),
+        own: &own,
+        mark: the_loop::host::tmux::INSTANCE_OPTION,
+        instance: "me",
+    };
+    let chosen = the_loop::doctor::choose(ours.clone(), &env, places).await.unwrap();
+    assert_eq!(chosen.socket.as_deref(), Some(socket.as_path()));
+    let client = chosen.client;
     let listed = client
         .invocation()
         .arg("-S")
@@ -364,8 +373,8 @@ async fn a_running_server_of_another_group_is_attached_to_with_its_own_binary() 
     assert_eq!(listed.unwrap().stdout_text(), "x\n");
     // Without a server there is nothing to fit.
     eventually("the server is gone", async || {
-        let same = the_loop::doctor::client_for(ours.clone(), &env, Some(&socket)).await;
-        (same.path() == ours.path()).then_some(())
+        let same = the_loop::doctor::choose(ours.clone(), &env, places).await.unwrap();
+        (same.client.path() == ours.path()).then_some(())
     })
     .await;
 }
@@ -439,18 +448,25 @@ fn an_address_that_is_not_of_this_host_is_named_as_such() {
 }
 
 #[test]
-fn the_web_terminal_that_is_not_there_yet_needs_nothing() {
+fn without_a_ttyd_a_web_terminal_is_refused_before_a_port_is_opened() {
     let place = Place::new();
-    configure(&place, &format!("{DEMO}  webTerminal:\n    enabled: true\n"));
+    configure(&place, DEMO);
     let report = doctor(&place, &["--only", "ttyd"]);
     assert_eq!(severity(&report, "ttyd.found"), "note");
-    let report = doctor(&place, &["--only", "ttyd", "--for", "web"]);
+    configure(&place, &format!("{DEMO}  webTerminal:\n    enabled: true\n"));
+    let report = doctor(&place, &["--only", "ttyd"]);
     assert_eq!(severity(&report, "ttyd.found"), "error");
-    // The start says so too. It ends here for want of a secret.
-    let output = place.run(SYSTEM, &["gh-webhook", "start"], &[]);
+    let output = place.run(
+        SYSTEM,
+        &["gh-webhook", "start"],
+        &[("THE_LOOP_GH_WEBHOOK_SECRET", "a secret of the tests")],
+    );
+    assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("warning: `routing.webTerminal.enabled` has no effect"), "{said}");
-    assert!(said.contains("the webhook has no secret"), "{said}");
+    assert!(said.contains("this host is not ready"), "{said}");
+    assert!(said.contains("ttyd was not found"), "{said}");
+    assert!(said.contains("the-loop doctor --install ttyd"), "{said}");
+    assert!(!said.contains("Receiving on"), "{said}");
 }
 
 #[test]
@@ -546,5 +562,92 @@ async fn a_shim_with_nothing_behind_it_and_a_broken_ttyd_are_told_apart() {
         assert!(found.is_some_and(|found| found.what.contains(said)), "{id}: {found:?}");
         assert!(found.unwrap().remedy.is_some(), "{id}");
         place.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn beside_a_server_of_another_group_sessions_are_on_a_server_of_our_own() {
+    let place = Place::new();
+    let env = place.env(SYSTEM);
+    let report = doctor_on(&place).await;
+    let ours = report.tool(ToolId::Tmux).unwrap().clone();
+    if !ours.version().unwrap().to_string().starts_with("3.3") {
+        eprintln!("skipped: the tmux of this host is of the same group");
+        return;
+    }
+    let new = test_tool("tmux-3.6a");
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(&new);
+        command.env("TMUX_TMPDIR", place.path("tmp")).env_remove("TMUX");
+        command.args(["-f", "/dev/null"]).args(args).output().unwrap()
+    };
+    assert!(run(&["new-session", "-d", "-s", "x", "cat"]).status.success());
+    let own = place.path("own");
+    let places = the_loop::doctor::Places {
+        configured: None,
+        own: &own,
+        mark: the_loop::host::tmux::INSTANCE_OPTION,
+        instance: "me",
+    };
+    let beside = the_loop::doctor::choose(ours.clone(), &env, places).await;
+    let mark = the_loop::host::tmux::INSTANCE_OPTION;
+    assert!(run(&["set-option", "-t", "x", mark, "me"]).status.success());
+    let with_ours = the_loop::doctor::choose(ours.clone(), &env, places).await;
+    run(&["kill-server"]);
+    let beside = beside.unwrap();
+    assert_eq!(
+        (beside.socket.as_deref(), beside.client.path()),
+        (Some(own.as_path()), ours.path())
+    );
+    // What is in there already is reached where it is.
+    let with_ours = with_ours.unwrap();
+    assert_eq!((with_ours.socket.as_deref(), with_ours.client.path()), (None, new.as_path()));
+}
+
+/// Examines the host as `runner: tmux` needs it.
+async fn doctor_on(place: &Place) -> the_loop::doctor::Report {
+    let (env, dirs) = (place.env(SYSTEM), place.dirs(SYSTEM));
+    let (tools, needs) = (Tools::default(), Needs::default());
+    let (project, only) = (Project::default(), ["tmux".to_owned()]);
+    let request = Request {
+        env: &env,
+        dirs: &dirs,
+        tools: &tools,
+        needs: &needs,
+        project: &project,
+        only: &only,
+    };
+    check_up(&request).await
+}
+
+#[test]
+fn a_socket_that_has_no_room_in_its_address_stops_the_start_with_the_doctors_words() {
+    let place = Place::new();
+    let long = place.path(&"d".repeat(100));
+    std::fs::create_dir(&long).unwrap();
+    let vars = [("TMUX_TMPDIR", long.to_str().unwrap()), ("THE_LOOP_GH_WEBHOOK_SECRET", "x")];
+    let args = ["doctor", "--json", "--for", "tmux", "--only", "tmux.socketDir"];
+    let output = place.run(SYSTEM, &args, &vars);
+    let report = json(&output);
+    let found = finding(&report, "tmux.socketDir");
+    assert_eq!((output.status.code(), &found["severity"]), (Some(1), &"error".into()), "{found}");
+    assert!(found["what"].as_str().unwrap().contains("a socket's may have 107"), "{found}");
+    assert!(found["remedy"]["note"].as_str().unwrap().contains("TMUX_TMPDIR"), "{found}");
+    let dir = place.path("home/.the-loop");
+    std::fs::create_dir(&dir).unwrap();
+    let config = "routing:\n  runner: tmux\n  defaultHarness: demo\nwebhooks:\n  ghWebhook:\n    port: 47999\n";
+    std::fs::write(dir.join("config.yaml"), config).unwrap();
+    // Others may use the directory: tmux refuses that too.
+    let open = place.path("open");
+    let sockets = open.join(format!("tmux-{}", rustix::process::getuid().as_raw()));
+    std::fs::create_dir_all(&sockets).unwrap();
+    chmod(&sockets, 0o755);
+    for (parent, said) in [(&long, "a socket's may have"), (&open, "others may use")] {
+        let vars = [("TMUX_TMPDIR", parent.to_str().unwrap()), vars[1]];
+        let output = place.run(SYSTEM, &["gh-webhook", "start"], &vars);
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains("this host is not ready"), "{told}");
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains(said), "{told}");
     }
 }

@@ -128,6 +128,19 @@ fn a_read_only_place_says_what_helps() {
 }
 
 #[test]
+fn an_install_that_could_not_be_written_is_not_offered() {
+    let place = Place::new();
+    chmod(&place.path(""), 0o755);
+    let args = ["doctor", "--json", "--for", "web", "--only", "ttyd"];
+    let report = json(&as_person(&place, &[("THE_LOOP_HOME", Path::new("/"))], &args));
+    let found = finding(&report, "ttyd.found");
+    assert!(!found["remedy"]["commands"].to_string().contains("--install"), "{found}");
+    let note = found["remedy"]["note"].as_str().unwrap();
+    assert!(note.contains("nothing can be written: set THE_LOOP_HOME"), "{found}");
+    assert!(found["fix"].is_null(), "{found}");
+}
+
+#[test]
 fn an_install_that_could_not_be_run_is_not_offered() {
     if !may_mount() {
         return;
@@ -217,7 +230,34 @@ fn a_program_that_others_can_change_is_never_run() {
     // Its own mode.
     let program = place.put("tmux", 0o777, body.as_bytes());
     refused("BIN", "everybody may write to it");
+    let report = json(&place.run("BIN", &args, &[]));
+    let first = &finding(&report, "tmux.found")["remedy"]["commands"][0];
+    assert_eq!(*first, format!("chmod go-w {}", program.display()));
     chmod(&program, 0o755);
+    // A service's, and a shared group's: no number is safe by being small.
+    if is_root() {
+        let chown = |path: &Path, user: u32, group: u32| {
+            std::os::unix::fs::chown(path, Some(user), Some(group)).unwrap();
+        };
+        let bin = place.path("bin");
+        for user in [101, 999, 1500] {
+            chown(&program, user, 0);
+            refused("BIN", "owns it");
+            chown(&program, 0, 0);
+            chown(&bin, user, 0);
+            refused("BIN", "owns it");
+            chown(&bin, 0, 0);
+        }
+        for group in [100, 999, 1500] {
+            for path in [&program, &bin] {
+                chown(path, 0, group);
+                chmod(path, 0o775);
+                refused("BIN", "may write to it");
+                chown(path, 0, 0);
+                chmod(path, 0o755);
+            }
+        }
+    }
     // A directory above.
     let open = place.path("open");
     std::fs::create_dir_all(open.join("bin")).unwrap();
@@ -259,6 +299,10 @@ fn a_managed_program_that_was_changed_is_not_run_although_it_answers() {
     assert_eq!(found["remedy"]["commands"][0], "the-loop doctor --install ttyd");
     let fix = [&check[..], &["--fix", "--offline", &folder]].concat();
     assert_eq!(severity(&json(&place.run(path, &fix, &[])), "ttyd.found"), "ok");
+    // What is seen only when its mode is put right is put right too.
+    std::fs::write(&binary, &bytes).unwrap();
+    chmod(&binary, 0o777);
+    assert_eq!(severity(&json(&place.run(path, &fix, &[])), "ttyd.found"), "ok");
     // A receipt that fits the changed program is not that of the pin.
     let receipt = binary.with_file_name("receipt.json");
     let mut told: Value = serde_json::from_slice(&std::fs::read(&receipt).unwrap()).unwrap();
@@ -266,6 +310,105 @@ fn a_managed_program_that_was_changed_is_not_run_although_it_answers() {
     std::fs::write(&receipt, told.to_string()).unwrap();
     std::fs::write(&binary, &bytes).unwrap();
     assert_eq!(severity(&json(&place.run(path, &check, &[])), "ttyd.runs"), "error");
+}
+
+#[test]
+fn the_second_choice_is_taken_where_only_its_file_is_and_is_mended_as_itself() {
+    let place = Place::new();
+    let folder = test_tool("tmux-3.6a").parent().unwrap().to_str().unwrap().to_owned();
+    let offline = ["--offline", folder.as_str()];
+    let output = place.run(SYSTEM, &[&["doctor", "--install", "tmux"], &offline[..]].concat(), &[]);
+    let said = words(&output.stderr);
+    assert!(said.contains("has no file of tmux 3.7c, but one of tmux 3.6a: taking that"), "{said}");
+    assert!(text(&output.stdout).starts_with("tmux 3.6a installed"), "{said}");
+    // A version that was asked for is no other.
+    let asked = [&["doctor", "--install", "tmux@3.7c"], &offline[..]].concat();
+    assert!(!place.run(SYSTEM, &asked, &[]).status.success());
+    let binary = place.path("home/data/tools/tmux/3.6a/tmux");
+    std::fs::write(&binary, "#!/bin/sh\necho tmux 3.6a\n").unwrap();
+    let args = ["doctor", "--json", "--for", "tmux", "--only", "tmux.found"];
+    let report = json(&place.run("BIN", &args, &[]));
+    let remedy = &finding(&report, "tmux.runs")["remedy"]["commands"][0];
+    assert_eq!(remedy, "the-loop doctor --install tmux@3.6a");
+    // The private server of the probe needs a shell and no more.
+    for name in ["sh", "stty", "cat"] {
+        place.link(name, &std::fs::canonicalize(format!("/bin/{name}")).unwrap());
+    }
+    let report = json(&place.run("BIN", &[&args[..], &["--fix"], &offline].concat(), &[]));
+    let found = finding(&report, "tmux.found")["what"].to_string();
+    assert!(found.contains("tmux 3.6a, managed"), "{found}");
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[test]
+fn a_file_that_ends_too_early_is_told_as_that() {
+    let place = Place::new();
+    let whole = std::fs::read(test_tool("ttyd")).unwrap();
+    std::fs::write(place.path("bin/ttyd.x86_64"), &whole[..1000]).unwrap();
+    let folder = place.path("bin").display().to_string();
+    let install = ["doctor", "--install", "ttyd", "--offline", &folder];
+    let said = words(&place.run(SYSTEM, &install, &[]).stderr);
+    assert!(said.contains(&format!("it ends after 1000 of {} bytes", whole.len())), "{said}");
+}
+
+#[test]
+fn a_build_that_is_not_pinned_is_not_run_whatever_its_receipt_says() {
+    let place = Place::new();
+    let folder = test_tool("tmux-3.6a").parent().unwrap().to_str().unwrap().to_owned();
+    let install = ["doctor", "--install", "tmux@3.6a", "--offline", &folder];
+    assert!(place.run(SYSTEM, &install, &[]).status.success());
+    let tools = place.path("home/data/tools/tmux");
+    std::fs::rename(tools.join("3.6a"), tools.join("3.9")).unwrap();
+    let args = ["doctor", "--json", "--for", "tmux", "--only", "tmux.found"];
+    let why = || finding(&json(&place.run("BIN", &args, &[])), "tmux.runs")["what"].to_string();
+    // The right build in a folder of another name.
+    assert!(why().contains("its receipt.json is that of version 3.6a"), "{}", why());
+    let ran = place.path("ran");
+    let script = format!("#!/bin/sh\n: > {}\necho tmux 3.9\n", ran.display());
+    std::fs::write(tools.join("3.9/tmux"), &script).unwrap();
+    let receipt = serde_json::json!({
+        "tool": "tmux", "version": "3.9", "url": "https://x", "sha256": "0",
+        "binarySha256": crate::install::sha256(script.as_bytes()),
+    });
+    std::fs::write(tools.join("3.9/receipt.json"), receipt.to_string()).unwrap();
+    assert!(why().contains("its receipt.json is not of a pinned build"), "{}", why());
+    assert!(!ran.exists(), "it was run");
+    let list = place.run(SYSTEM, &["doctor", "--list"], &[]);
+    let said = words(&list.stderr);
+    assert!(said.contains("hint: the-loop doctor --uninstall tmux@3.9"), "{said}");
+}
+
+#[test]
+fn a_folder_of_tools_that_may_not_be_looked_into_is_no_empty_one() {
+    let place = Place::new();
+    chmod(&place.path(""), 0o755);
+    let home = place.path("home");
+    std::fs::create_dir_all(home.join("data/tools/tmux")).unwrap();
+    for dir in ["", "data", "data/tools"] {
+        give(&home.join(dir));
+    }
+    for shut in ["data/tools/tmux", "data/tools"] {
+        give(&home.join(shut));
+        chmod(&home.join(shut), 0o000);
+        let args = ["doctor", "--json", "--only", "tools,disk"];
+        let output = as_person(&place, &[], &args);
+        chmod(&home.join(shut), 0o300);
+        let list = as_person(&place, &[], &["doctor", "--list"]);
+        let only = as_person(&place, &[], &["doctor", "--only", "tools"]);
+        chmod(&home.join(shut), 0o700);
+        let report = json(&output);
+        for id in ["tools.private", "tools.litter"] {
+            let found = finding(&report, id);
+            assert_eq!(found["checked"], false, "{shut}: {found}");
+            assert!(found["remedy"]["commands"][0].as_str().unwrap().starts_with("chmod u+rwx"));
+        }
+        let findings = report["findings"].as_array().unwrap();
+        let is_told = |f: &Value| f["id"] == "disk.space" && f["severity"] == "error";
+        assert!(findings.iter().any(is_told), "{shut}: {report:#}");
+        let codes = [output.status.code(), list.status.code(), only.status.code()];
+        assert_eq!(codes, [Some(1), Some(3), Some(3)], "{}", words(&list.stderr));
+        assert!(words(&list.stderr).contains("this user may not look into"));
+    }
 }
 
 #[test]
@@ -337,7 +480,7 @@ fn what_a_killed_doctor_left_is_ended_by_the_next() {
 }
 
 #[test]
-fn a_relative_home_is_refused_and_a_relative_place_of_ours_is_not() {
+fn a_relative_home_is_refused_and_a_relative_place_of_ours_too() {
     let place = Place::new();
     for (args, code) in [(&["doctor"][..], 3), (&["sessions", "list"], 1)] {
         let output = place.run(SYSTEM, args, &[("HOME", "~")]);
@@ -346,11 +489,14 @@ fn a_relative_home_is_refused_and_a_relative_place_of_ours_is_not() {
         assert!(said.starts_with("error: HOME is `~`, which is not an absolute path"), "{said}");
         assert!(said.contains("hint: set HOME to the absolute path"), "{said}");
     }
-    let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();
-    let install = ["doctor", "--install", "ttyd", "--offline", &folder];
-    let output = place.run(SYSTEM, &install, &[("THE_LOOP_HOME", "own")]);
-    let path = place.path("home/own/data/tools/ttyd/1.7.7/ttyd");
-    assert!(text(&output.stdout).contains(path.to_str().unwrap()), "{}", words(&output.stderr));
+    for home in ["own", "~/x"] {
+        let output = place.run(SYSTEM, &["doctor", "--list"], &[("THE_LOOP_HOME", home)]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = words(&output.stderr);
+        let told = format!("error: THE_LOOP_HOME is `{home}`, which is not an absolute path");
+        assert!(said.starts_with(&told), "{said}");
+    }
+    assert!(!place.path("home/own").exists());
 }
 
 #[test]

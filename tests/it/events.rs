@@ -48,6 +48,7 @@ async fn filled(home: &Path) -> Inbox {
     };
     let about = About {
         delivery: "aaaa-1".parse().unwrap(),
+        own: None,
         item: Some("octo/repo#12".parse::<WorkItem>().unwrap()),
         url: Some(PAGE.to_owned()),
         head: None,
@@ -89,6 +90,39 @@ page      https://github.com/octo/repo/issues/12#issuecomment-1
         events(home.path(), &["https://github.com/octo/repo/issues/12#issuecomment-9"]);
     assert_eq!((code, out.as_str()), (0, history));
     assert!(err.contains("these are of octo/repo#12"), "{err}");
+}
+
+#[tokio::test]
+async fn a_pull_requests_events_are_found_by_its_own_name_and_by_its_sessions() {
+    let home = tempfile::tempdir().unwrap();
+    let inbox = filled(home.path()).await;
+    let about = About {
+        delivery: "cccc-3".parse().unwrap(),
+        own: Some("octo/repo#40".parse().unwrap()),
+        item: Some("octo/repo#13".parse().unwrap()),
+        url: Some("https://github.com/octo/repo/issues/40#issuecomment-7".to_owned()),
+        head: None,
+    };
+    inbox.record_about(Vec::new(), vec![about]).await.unwrap();
+    for id in [
+        "#40",
+        "40",
+        "octo/repo#40",
+        "octo+repo+40",
+        "loop/octo+repo+40",
+        "https://github.com/octo/repo/pull/40",
+        "https://github.com/octo/repo/pull/40#issuecomment-7",
+        "octo/repo#13",
+        "loop/octo+repo+13",
+    ] {
+        let (code, out, err) = events(home.path(), &[id]);
+        assert!(
+            code == 0 && out.starts_with("delivery  cccc-3\n") && err.is_empty(),
+            "{id}: {err}"
+        );
+    }
+    let (code, ..) = events(home.path(), &["octo/repo#4"]);
+    assert_eq!(code, 1);
 }
 
 #[tokio::test]

@@ -235,6 +235,7 @@ async fn people_find_a_delivery_by_item_by_session_and_by_page() {
     let url = "https://github.com/o/r/pull/12#issuecomment-5";
     let about = |name: &str| About {
         delivery: id(name),
+        own: None,
         item: Some(item("O/R#12")),
         url: Some(url.to_owned()),
         head: None,

@@ -119,6 +119,12 @@ async fn what_a_server_answers_is_told_as_what_it_is() {
         ("bad port", redirect("http://a.b:port/"), "redirects to `http://a.b:port/`, which is no URL"),
         ("control", redirect("http://[::1/\u{9b}31m"), "which is no URL"),
         ("nowhere", redirect(""), "redirects to ``, which is no URL"),
+        ("not modified", "HTTP/1.1 304 Not Modified\r\n\r\n".to_owned(), "status 304 (Not Modified)"),
+        (
+            "no place",
+            "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            "status 302 (Found)",
+        ),
         ("no HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n".to_owned(), "gave an answer that is not HTTP"),
         (
             "a part unasked",

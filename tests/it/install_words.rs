@@ -122,6 +122,22 @@ fn a_certificate_counts_when_its_authority_is_trusted_here() {
     let known = install(&place, &trusted);
     server.kill().unwrap();
     server.wait().unwrap();
+    // The authority's own certificate, shown by a server.
+    let script = format!("exec openssl s_server -quiet -accept {port} -cert ca.pem -key ca.key");
+    let spawned = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(&dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut server = spawned.unwrap();
+    wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let own = install(&Place::new(), &trusted);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let is_plain = own.1.contains("it is an authority's own, and a server needs one of its own");
+    assert!(is_plain && own.1.contains("basicConstraints=CA:FALSE"), "{}", own.1);
     assert_eq!(unknown.0, Some(1));
     let said = unknown.1;
     assert!(said.contains("the certificate of localhost is not trusted: UnknownIssuer"), "{said}");

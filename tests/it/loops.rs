@@ -281,6 +281,8 @@ async fn a_restart_takes_over_and_one_that_could_not_start_ends_nothing() {
 #[tokio::test]
 async fn a_delivery_is_routed_again_on_request_and_explained_without_acting() {
     let mut world = World::new(DEMO);
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "nobody"]);
+    assert_eq!((code, err.contains("no delivery `nobody`")), (1, true), "{err}");
     started(&mut world).await;
     let comment = payload::comment("o/r", 1, "mallory", "let me in");
     world.post("m", "issue_comment", &comment).await;
@@ -292,9 +294,25 @@ async fn a_delivery_is_routed_again_on_request_and_explained_without_acting() {
     assert!(out.contains("sender-not-authorized") && out.contains("To change it: "), "{out}");
     let (code, out, _) = world.run(&["gh-webhook", "replay", "s", "--dry-run"]);
     assert_eq!(code, 0);
-    assert!(out.contains("already-armed") && out.contains("loop/o+r+1"), "{out}");
+    // What armed it is told with title and body, though the session lives.
+    assert!(out.starts_with("deliver  matched") && out.contains("loop/o+r+1"), "{out}");
+    assert!(out.contains("Please do it."), "{out}");
     let (code, _, err) = world.run(&["gh-webhook", "replay", "nobody", "--dry-run"]);
     assert_eq!((code, err.contains("no delivery `nobody`")), (1, true), "{err}");
+
+    // Beside a file that says otherwise, or is broken.
+    let good = std::fs::read_to_string(world.config()).unwrap();
+    std::fs::write(world.config(), good.replace("[alice]", "[alice, mallory]")).unwrap();
+    let (code, out, err) = world.run(&["gh-webhook", "replay", "m", "--dry-run"]);
+    assert!(code == 0 && out.starts_with("deliver"), "{out}");
+    assert!(err.contains("still runs with another configuration"), "{err}");
+    std::fs::write(world.config(), "routing: [").unwrap();
+    let (code, out, err) = world.run(&["events", "m"]);
+    assert!(code == 0 && out.contains("sender-not-authorized"), "{err}");
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "m"]);
+    assert_eq!(code, 0, "{err}");
+    world.reaches("m", "ignored").await;
+    std::fs::write(world.config(), good).unwrap();
 
     // With mallory listed: the receiver is started again, and asked again.
     assert!(world.end(Signal::TERM).success());
@@ -341,6 +359,43 @@ async fn the_figures_are_on_the_control_socket_and_where_the_configuration_says(
     let public: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
     let answer = tokio::task::spawn_blocking(move || get(public, "/metrics")).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+}
+
+#[tokio::test]
+async fn what_is_refused_and_that_nothing_can_be_stored_is_said_by_status() {
+    let mut world = World::new(DEMO);
+    started(&mut world).await;
+    let address = world.url().trim_start_matches("http://").split('/').next().unwrap().to_owned();
+    for _ in 0..3 {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        write!(
+            stream,
+            "POST /gh-webhook HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 2\r\n\
+             x-hub-signature-256: sha256={}\r\n\r\n{{}}",
+            "0".repeat(64)
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    }
+    let (code, out, _) = world.run(&["gh-webhook", "status"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("refused        3 with 401 (wrong signature), last 20"), "{out}");
+    assert!(out.contains("secret"), "{out}");
+    assert_eq!(world.receiver_log().matches("a request was refused").count(), 1);
+    let socket = world.state_dir().join("control.sock");
+    let (_, text) =
+        the_loop::base::http::request_unix(&socket, "GET", "/metrics", Vec::new()).await.unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("the_loop_refused_requests_total{status=\"401\"} 3\n"), "{text}");
+
+    std::fs::remove_file(world.state_dir().join("inbox.db")).unwrap();
+    let (code, out, _) = world.run(&["gh-webhook", "status"]);
+    assert!(code == 1 && out.contains("stores         nothing now"), "{out}");
+    let (code, out, err) = world.run(&["events"]);
+    assert!(code == 1 && out.is_empty() && err.contains("are gone"), "{err}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use the_loop::base::clock::Clock;
 use the_loop::base::http::{self, Listener};
 use the_loop::core::outcome::{Reason, State};
-use the_loop::serve::receiver::{MAX_BODY, Receiver, Secret};
+use the_loop::serve::receiver::{MAX_BODY, Receiver, Refusals, Secret};
 use the_loop::state::inbox::{DeliveryKind, Inbox, Step};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener};
@@ -46,6 +46,7 @@ impl Server {
             secret: Some(Secret::new(SECRET, "the test").unwrap()),
             path: "/gh-webhook".to_owned(),
             arrived: Arc::clone(&arrived),
+            refused: Arc::new(Refusals::new(Clock::System)),
         };
         let listener = http::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -146,6 +146,18 @@ async fn an_unreadable_session_is_said_and_its_events_are_kept() {
     let events = world.reaches("c", "failed").await;
     assert!(events.contains("registry-unreadable") && events.contains("o+r+1.json"), "{events}");
     assert_eq!(std::fs::read(&entry).unwrap(), &good[..good.len() / 2], "it was written over");
+    // Also one that would start nothing: nobody knows what it depends on.
+    let mut bare = payload::comment("o/r", 1, "alice", "and now?");
+    bare["issue"]["labels"] = serde_json::json!([]);
+    let closed = payload::closed("o/r", 1, "alice");
+    for (id, event, body) in [("b", "issue_comment", &bare), ("x", "issues", &closed)] {
+        assert_eq!(world.post(id, event, body).await, 202);
+        let events = world.reaches(id, "failed").await;
+        assert!(
+            events.contains("registry-unreadable") && events.contains("o+r+1.json"),
+            "{events}"
+        );
+    }
     // Its neighbour goes on.
     world.post("d", "issue_comment", &payload::comment("o/r", 2, "alice", "and you?")).await;
     world.reaches("d", "delivered").await;
@@ -154,6 +166,10 @@ async fn an_unreadable_session_is_said_and_its_events_are_kept() {
     assert_eq!(world.post("c", "issue_comment", &comment).await, 202);
     world.reaches("c", "delivered").await;
     assert_eq!(world.taken("o+r+1").len(), 2);
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "b"]);
+    assert_eq!(code, 0, "{err}");
+    world.reaches("b", "delivered").await;
+    assert_eq!(world.taken("o+r+1").len(), 3);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Routing from the bytes of deliveries: the real ones and those made by hand.
 //! docs/routing.md tells the same table in words.
 
+mod again;
 mod control;
 mod prompt;
 

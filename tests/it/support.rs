@@ -181,15 +181,7 @@ impl World {
 
     async fn start_as(&mut self, args: &[&str], variables: &[(&str, &std::ffi::OsStr)]) {
         let log = self.home.join("receiver.log");
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
-        let child = self
-            .command(args)
-            .envs(variables.iter().copied())
-            .stdout(std::process::Stdio::null())
-            .stderr(file)
-            .spawn()
-            .unwrap();
-        let mut child = child;
+        let mut child = self.spawn(args, variables);
         let pid = child.id();
         let url = eventually("the receiver answers", async || {
             let ended = child.try_wait().unwrap();
@@ -204,6 +196,23 @@ impl World {
         })
         .await;
         self.receiver = Some(Receiver { child, url });
+    }
+
+    fn spawn(&self, args: &[&str], variables: &[(&str, &std::ffi::OsStr)]) -> std::process::Child {
+        let log = self.home.join("receiver.log");
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+        self.command(args)
+            .envs(variables.iter().copied())
+            .stdout(std::process::Stdio::null())
+            .stderr(file)
+            .spawn()
+            .unwrap()
+    }
+
+    /// Starts a receiver that may not come to answer.
+    pub fn start_unanswered(&mut self, variables: &[(&str, &std::ffi::OsStr)]) {
+        let child = self.spawn(&["gh-webhook", "start"], variables);
+        self.receiver = Some(Receiver { child, url: String::new() });
     }
 
     /// Ends the receiver with a signal and waits until it is gone.

@@ -211,6 +211,23 @@ async fn what_ended_without_a_proof_is_run_again_when_a_person_replays_it() {
 }
 
 #[tokio::test]
+async fn an_arming_that_ended_without_a_proof_is_told_when_a_person_replays_it() {
+    let mut world = world("");
+    script(&world, json!({ "mode": "exit-after", "noHook": true, "noTranscript": true }));
+    world.start().await;
+    label(&world, "d-1").await;
+    assert_eq!(ends(&world, "d-1").await.0, "unproven");
+    script(&world, json!({}));
+    let before = prompts(&world).len();
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "d-1"]);
+    assert_eq!(code, 0, "{err}");
+    world.reaches("d-1", "delivered").await;
+    let prompts = prompts(&world);
+    assert_eq!(prompts.len(), before + 1);
+    assert!(prompts.last().unwrap().contains("Please do it."), "{prompts:#?}");
+}
+
+#[tokio::test]
 async fn a_session_that_is_closed_while_no_receiver_runs_stays_so_and_what_waited_ends() {
     let mut world = world("");
     let end = world.home.join("end");

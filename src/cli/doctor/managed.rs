@@ -11,12 +11,12 @@ use super::notes::Notes;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
 use crate::base::terminal::table;
-use crate::base::text::{push_wrapped, visible};
+use crate::base::text::{path_text, push_wrapped, visible};
 use crate::cli::json::render;
 use crate::core::platform::Host;
 use crate::doctor::install::source::Source;
 use crate::doctor::install::store::Store;
-use crate::doctor::install::{InstallError, advice, install};
+use crate::doctor::install::{InstallError, advice, install, pick};
 use crate::doctor::{ToolId, host};
 
 /// The width of what people read.
@@ -160,12 +160,16 @@ async fn install_one(
 ) -> Result<Line, Failure> {
     let name = wanted.id.as_str();
     let data = wanted.id.data();
-    let pin = data.pin_for(host, wanted.version.as_deref()).map_err(|error| {
+    let progress = Notes::new(context);
+    let pin = match &wanted.version {
+        Some(version) => data.pin_for(host, Some(version)),
+        None => pick(wanted.id, host, None, source, &progress),
+    };
+    let pin = pin.map_err(|error| {
         let remedy = crate::core::platform::remedy_for(data, host);
         let failure = Failure::refused(error.to_string());
         remedy.commands.into_iter().chain(remedy.note).fold(failure, Failure::hint)
     })?;
-    let progress = Notes::new(context);
     let done =
         install(&context.env, wanted.id, pin, store, source, &progress).await.map_err(|error| {
             let hints = advice(name, pin, source, store.kept(wanted.id, pin), &error);
@@ -231,15 +235,25 @@ pub(super) async fn uninstall_all(
 pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<ExitCode, Failure> {
     let store = Store::new(dirs);
     let (mut rows, mut all, mut faults) = (Vec::new(), Vec::new(), String::new());
+    let mut closed = Vec::new();
     for id in installable() {
+        closed.extend(store.closed(id).map(|(dir, _)| dir));
         let current = store.current(id);
         for installed in store.installed(id) {
             let is_current = Some(&installed.version) == current.as_ref();
             let holder = store.holder(id, &installed);
             let fault = store.fault(id, &installed);
             if let Some(fault) = &fault {
-                let again =
-                    format!("the-loop doctor --install {}@{}", id.as_str(), installed.version);
+                let is_pinned = id.data().pins.iter().any(|pin| pin.version == installed.version);
+                let again = match &holder {
+                    Some(holder) => format!("it is used by {holder}: end that first"),
+                    None if is_pinned => {
+                        format!("the-loop doctor --install {}@{}", id.as_str(), installed.version)
+                    }
+                    None => {
+                        format!("the-loop doctor --uninstall {}@{}", id.as_str(), installed.version)
+                    }
+                };
                 let what = format!("{} {} {fault}; it is not run", id.as_str(), installed.version);
                 push_wrapped(&mut faults, "", 2, &what, WIDTH);
                 let _ = writeln!(faults, "hint: {again}");
@@ -264,14 +278,25 @@ pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<Exit
     }
     if as_json {
         context.printer.data(&render(&json!({ "schema": 1, "installed": all })))?;
-    } else if rows.is_empty() {
+    } else if rows.is_empty() && closed.is_empty() {
         context.printer.note("no tool is installed by the-loop");
-    } else {
+    } else if !rows.is_empty() {
         let text = table(&["TOOL", "VERSION", "STATE"], &rows, WIDTH);
         context.printer.data(text.trim_end())?;
     }
     if !faults.is_empty() {
         context.printer.note(faults.trim_end());
+    }
+    closed.dedup();
+    if let Some(dir) = closed.first() {
+        let what = format!("this user may not look into {}", path_text(dir));
+        let failure = Failure::new(Kind::CouldNotCheck, what)
+            .hint("`the-loop doctor --only tools` says what helps");
+        if as_json {
+            context.printer.note(failure.render(false).trim_end());
+            return Ok(ExitCode::from(Kind::CouldNotCheck.exit_code()));
+        }
+        return Err(failure);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use jiff::Timestamp;
 
-use super::{Wanted, push_line, stamp, unreadable};
+use super::{LEFT_OF_ITEM, WIDTH, Wanted, push_line, stamp, unreadable, with_number};
 use crate::base::clock::Clock;
 use crate::base::failure::Failure;
 use crate::base::ids::{DeliveryId, WorkItem};
+use crate::base::text::visible;
 use crate::cli::Context;
+use crate::core::outcome::State;
 use crate::state::inbox::{Inbox, InboxError, LogEnd, RecordedStep, Summary};
 
 /// How often a followed inbox is looked at.
@@ -37,20 +39,35 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
     if let Ok(at) = text.parse() {
         return Ok(Since::At(at));
     }
-    let unit = text.chars().last().filter(char::is_ascii_lowercase);
-    let number: Option<i64> =
-        text.get(..text.len().saturating_sub(1)).and_then(|number| number.parse().ok());
-    let seconds = match unit {
-        Some('s') => 1,
-        Some('m') => 60,
-        Some('h') => 3600,
-        Some('d') => 86_400,
-        _ => 0,
-    };
-    number
-        .filter(|number| (1..=100_000).contains(number) && seconds > 0)
-        .map(|number| Since::Ago(jiff::SignedDuration::from_secs(number * seconds)))
-        .ok_or_else(|| "neither a time nor a span as in `30m`, `2h`, `3d`".to_owned())
+    // Times are shown in UTC, so a day is one of UTC.
+    if let Ok(day) = text.parse::<jiff::civil::Date>()
+        && let Ok(midnight) = jiff::tz::Offset::UTC.to_timestamp(day.at(0, 0, 0, 0))
+        && !text.contains(':')
+    {
+        return Ok(Since::At(midnight));
+    }
+    span(text).map(|seconds| Since::Ago(jiff::SignedDuration::from_secs(seconds))).ok_or_else(|| {
+        "neither a time (`2026-11-30`, `2026-11-30T09:00:00Z`) nor a span (`30m`, `1h30m`, `3d`)"
+            .to_owned()
+    })
+}
+
+/// The seconds of a span: numbers, each with its unit.
+fn span(text: &str) -> Option<i64> {
+    let (mut seconds, mut rest) = (0_i64, text);
+    while let Some(end) = rest.find(|c: char| !c.is_ascii_digit()) {
+        let number: i64 = rest.get(..end)?.parse().ok()?;
+        let unit = match rest.as_bytes().get(end)? {
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3600,
+            b'd' => 86_400,
+            _ => return None,
+        };
+        seconds = seconds.checked_add(number.checked_mul(unit)?)?;
+        rest = rest.get(end + 1..)?;
+    }
+    (rest.is_empty() && (1..=100_000 * 86_400).contains(&seconds)).then_some(seconds)
 }
 
 /// Shows every step as it is recorded, until interrupted.
@@ -58,6 +75,7 @@ pub(super) fn follow(
     context: &Context,
     path: &std::path::Path,
     wanted: Option<&Wanted>,
+    failed: bool,
 ) -> Result<ExitCode, Failure> {
     context.block_on(async {
         let mut reader = None;
@@ -88,7 +106,12 @@ pub(super) fn follow(
                     if !wanted.is_none_or(|wanted| wanted.is(&history.delivery)) {
                         continue;
                     }
-                    for step in history.steps.get(shown..).unwrap_or_default() {
+                    let is_shown = |step: &&RecordedStep| {
+                        !failed || matches!(step.state, State::Failed | State::Unproven)
+                    };
+                    for step in
+                        history.steps.get(shown..).unwrap_or_default().iter().filter(is_shown)
+                    {
                         show(context, &history.delivery, step)?;
                     }
                 }
@@ -139,10 +162,35 @@ impl Log {
 
 fn show(context: &Context, delivery: &Summary, step: &RecordedStep) -> Result<(), Failure> {
     let (state, reason) = (step.state, step.reason);
-    let item = delivery.item.as_ref().map_or_else(String::new, WorkItem::short);
+    // What it is about is known only when it was looked at.
+    let about = delivery.item.as_ref().map_or_else(|| visible(&delivery.event), WorkItem::short);
+    let about = with_number(&about, WIDTH - LEFT_OF_ITEM);
     let mut text = String::new();
-    push_line(&mut text, &format!("{}  {state:<9}  {reason:<22}  {item}", stamp(step.at)));
+    push_line(&mut text, &format!("{}  {state:<9}  {reason:<22}  {about}", stamp(step.at)));
     push_line(&mut text, &format!("  {}", delivery.id));
     context.printer.data(text.trim_end())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_day_a_moment_or_so_long_ago() {
+        for (text, seconds) in [("30m", 1800), ("1h30m", 5400), ("3d", 259_200), ("45s", 45)] {
+            let Ok(Since::Ago(ago)) = since(text) else { unreachable!("{text}") };
+            assert_eq!(ago.as_secs(), seconds, "{text}");
+        }
+        for (text, at) in [
+            ("2026-11-30", "2026-11-30T00:00:00Z"),
+            ("2026-11-30T09:00:00+01:00", "2026-11-30T08:00:00Z"),
+        ] {
+            let Ok(Since::At(found)) = since(text) else { unreachable!("{text}") };
+            assert_eq!(found.to_string(), at);
+        }
+        for text in ["", "soon", "0s", "-5m", "5", "m", "1h30", "99999999999d", "é"] {
+            assert!(since(text).unwrap_err().contains("`1h30m`"), "{text}");
+        }
+    }
 }

@@ -24,14 +24,20 @@ impl Wanted {
         match self {
             Self::Delivery(id) => delivery.id == *id,
             Self::Item(item) => {
-                delivery.item.as_ref() == Some(item) || delivery.session == Some(item.slug())
+                let slug = Some(item.slug());
+                delivery.item.as_ref() == Some(item)
+                    || delivery.session == slug
+                    || delivery.own == slug
             }
-            Self::Session(slug) => delivery.session.as_ref() == Some(slug),
+            Self::Session(slug) => {
+                delivery.item.as_ref().is_some_and(|item| item.slug() == *slug)
+                    || [&delivery.session, &delivery.own].contains(&&Some(slug.clone()))
+            }
             Self::Number(number, id) => {
-                let slug =
-                    delivery.session.as_ref().and_then(|slug| slug.as_str().rsplit('+').next());
+                let text = number.to_string();
+                let mut slugs = [&delivery.session, &delivery.own].into_iter().flatten();
                 delivery.item.as_ref().is_some_and(|item| item.number == *number)
-                    || slug == Some(number.to_string().as_str())
+                    || slugs.any(|slug| slug.as_str().rsplit('+').next() == Some(text.as_str()))
                     || id.as_ref() == Some(&delivery.id)
             }
             Self::Page(url) => delivery.url.as_ref() == Some(url),
@@ -49,6 +55,10 @@ impl Wanted {
         {
             // Behind a `#` it is an item's.
             return Ok(Self::Number(number, text.parse().ok().filter(|_| digits == text)));
+        }
+        // As tmux names its session.
+        if let Some(slug) = text.strip_prefix("loop/").and_then(|slug| slug.parse().ok()) {
+            return Ok(Self::Session(slug));
         }
         text.parse()
             .map(Self::Delivery)
@@ -119,7 +129,16 @@ fn of_page(
     url: &str,
     limit: usize,
 ) -> Result<Vec<Summary>, InboxError> {
-    let exact = reader.by_url(url)?;
+    let mut exact = reader.by_url(url)?;
+    if exact.is_empty() {
+        // GitHub has one comment below a pull request under both.
+        let other = if url.contains("/pull/") {
+            url.replacen("/pull/", "/issues/", 1)
+        } else {
+            url.replacen("/issues/", "/pull/", 1)
+        };
+        exact = reader.by_url(&other)?;
+    }
     let Ok(item) = url.parse::<WorkItem>() else { return Ok(exact) };
     let is_item = !url.contains('#');
     if !exact.is_empty() && !is_item {

@@ -17,7 +17,8 @@ use crate::core::routing::{self, Action, OwnVoice, prompt};
 use crate::serve::control;
 use crate::serve::sight::Sight;
 use crate::serve::templates::read_templates;
-use crate::state::inbox::{DeliveryKind, Inbox, InboxError, Replayed};
+use crate::state::inbox::{DeliveryKind, Inbox, InboxError, Replayed, StoredDelivery};
+use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 
 /// Route a recorded delivery again
@@ -40,14 +41,15 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
-    let loaded = context.load()?;
     if args.dry_run {
-        return explain(context, &loaded, &args.id);
+        return explain(context, &context.load()?, &args.id);
     }
+    // The receiver decides, with its own configuration.
+    let (_, paths) = context.paths()?;
     let replayed = context.block_on(async {
-        match control::ask_to_replay(&loaded.paths.control(), &args.id).await? {
+        match control::ask_to_replay(&paths.control(), &args.id).await? {
             Some(replayed) => Ok(replayed),
-            None => put_up(&loaded, &args.id).await,
+            None => put_up(&paths, &args.id).await,
         }
     })?;
     let id = &args.id;
@@ -58,26 +60,29 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         }
         Replayed::UnderWay => Err(Failure::refused(format!("`{id}` is still on its way"))
             .hint(format!("the-loop events {id}"))),
-        Replayed::NoBody => Err(Failure::refused(format!(
-            "the body of `{id}` is not kept any more (`state.retention`)"
-        ))
-        .hint("have GitHub send it again: the webhook's page, Recent Deliveries")),
+        Replayed::NoBody => Err(no_body(id)),
     }
 }
 
 /// Without a receiver: the next one routes it.
-async fn put_up(loaded: &Loaded, id: &DeliveryId) -> Result<Replayed, Failure> {
-    let _lock = LockFile::try_acquire(&loaded.paths.lock())
-        .map_err(|error| Failure::refused("a receiver runs and does not answer").because(error))?;
-    if !loaded.paths.inbox().exists() {
+async fn put_up(paths: &StatePaths, id: &DeliveryId) -> Result<Replayed, Failure> {
+    // Where nothing was ever received there is no directory for a lock either.
+    if !paths.inbox().exists() {
         return Err(unknown(id));
     }
-    let inbox = Inbox::open(&loaded.paths.inbox(), Clock::System).map_err(unreadable)?;
+    let _lock = LockFile::try_acquire(&paths.lock())
+        .map_err(|error| Failure::refused("a receiver runs and does not answer").because(error))?;
+    let inbox = Inbox::open(&paths.inbox(), Clock::System).map_err(unreadable)?;
     match inbox.replay(id.clone()).await {
         Ok(replayed) => Ok(replayed),
         Err(InboxError::UnknownDelivery { .. }) => Err(unknown(id)),
         Err(error) => Err(Failure::failed("could not put it up again").because(error)),
     }
+}
+
+fn no_body(id: &DeliveryId) -> Failure {
+    Failure::refused(format!("the body of `{id}` is not kept any more (`state.retention`)"))
+        .hint("have GitHub send it again: the webhook's page, Recent Deliveries")
 }
 
 fn unknown(id: &DeliveryId) -> Failure {
@@ -95,7 +100,19 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
         Err(InboxError::Missing { .. }) => return Err(unknown(id)),
         Err(error) => return Err(unreadable(error)),
     };
-    let Some(delivery) = inbox.stored(id).map_err(unreadable)? else { return Err(unknown(id)) };
+    let Some(delivery) = inbox.stored(id).map_err(unreadable)? else {
+        let is_known = inbox.history(id).map_err(unreadable)?.is_some();
+        return Err(if is_known { no_body(id) } else { unknown(id) });
+    };
+    // One that is decided about the first time is not asked about here.
+    let delivery = StoredDelivery { again: true, ..delivery };
+    let status = context.block_on(control::ask_status(&loaded.paths.control()));
+    if status.is_ok_and(|status| status.is_some_and(|status| status.changed_on_disk)) {
+        context.printer.note(
+            "note: the receiver still runs with another configuration; this is what the\n\
+             file says now. `the-loop gh-webhook reload` lets it apply",
+        );
+    }
     if delivery.kind == DeliveryKind::Local {
         context.printer.data("deliver  sent-by-hand\n  A person sent it from this machine.")?;
         return Ok(ExitCode::SUCCESS);
@@ -118,7 +135,7 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
         Harnesses::new(&loaded.config.harnesses, context.env.home()),
         &loaded.paths,
     );
-    let view = sight.view(&inbox, config, &event, delivery.received_at);
+    let view = sight.view(&inbox, config, &event, &delivery);
     let decision = routing::decide(&event, config, &view, &voice);
     let mut text = format!("{:<8} {}", decision.action.as_str(), decision.reason);
     let _ = write!(text, "\n  {}", decision.reason.explain());

@@ -15,9 +15,10 @@ use crate::base::text::visible_lines;
 use crate::cli::Context;
 use crate::cli::background::Background;
 use crate::cli::setup::Loaded;
+use crate::cli::tools::server_of;
 use crate::core::config::{HarnessName, RunnerKind, variable_shown};
-use crate::doctor;
 use crate::doctor::tool::{Tool, ToolId};
+use crate::doctor::{self, Finding};
 use crate::host::agents::Agents;
 use crate::host::tmux::{Server, Tmux};
 use crate::serve::daemon::{Daemon, Setup};
@@ -86,12 +87,6 @@ pub(super) fn check_first(context: &Context, args: &Args) -> Result<(), Failure>
 fn begin(context: &Context, args: &Args, in_background: bool) -> Result<ExitCode, Failure> {
     let loaded = args.load(context)?;
     let read = loaded.read();
-    if loaded.config.wants_browser() {
-        context.printer.note(
-            "warning: `routing.webTerminal.enabled` has no effect in this version: no terminal is\n\
-             served to a browser",
-        );
-    }
     if args.detached {
         rustix::process::setsid()
             .map_err(|error| Failure::failed("could not leave the terminal").because(error))?;
@@ -141,6 +136,9 @@ async fn foreground(
     context
         .printer
         .note(&format!("Receiving on {}\n{place}: `the-loop sessions list`", daemon.url()));
+    if let Some(url) = daemon.web_url() {
+        context.printer.note(&format!("The web terminal is at {url}"));
+    }
     let stop = CancellationToken::new();
     let watch = watch_signals(stop.clone(), daemon.reloader())?;
     let (result, ()) = tokio::join!(Box::pin(daemon.run(stop.clone())), async {
@@ -197,6 +195,30 @@ async fn check(
     if tmux.is_none() && config.routing.runner == RunnerKind::Tmux {
         return Err(Failure::refused("tmux was not found").hint(context.says_why("tmux")));
     }
+    let tmux_tool = tmux.clone();
+    let not_ready = |finding: &Finding| {
+        Failure::refused(format!("this host is not ready\n{}", finding.told().trim_end()))
+            .hint("`the-loop doctor` shows every check")
+    };
+    let in_tmux = config.routing.runner == RunnerKind::Tmux;
+    let tmux = match tmux {
+        Some(tool) => match server_of(tool, context, &config, &paths).await {
+            Ok(tmux) => Some(tmux),
+            Err(finding) if in_tmux => return Err(not_ready(&finding)),
+            // New sessions need none, and those from before are told as unreachable.
+            Err(_) => None,
+        },
+        None => None,
+    };
+    if let Some(tmux) = tmux.as_ref().filter(|_| in_tmux) {
+        let socket = match tmux.server() {
+            Server::Socket(socket) => Some(socket.as_path()),
+            Server::Default => None,
+        };
+        if let Some(fault) = doctor::socket_fault(&context.env, socket) {
+            return Err(not_ready(&fault));
+        }
+    }
     let git = match report.tool(ToolId::Git) {
         Some(tool) => Some(tool.clone()),
         // Sessions from before may have work trees, whatever new ones have.
@@ -208,12 +230,13 @@ async fn check(
         Some(tool) => agents.with(HarnessName::Claude, tool.clone()),
         None => agents,
     };
-    let for_agents = [&tmux, &git, &report.tool(ToolId::Ttyd).cloned()].map(Option::clone);
+    let for_agents = [tmux_tool, git.clone(), report.tool(ToolId::Ttyd).cloned()];
     Ok(Setup {
         agents: agents.finding(for_agents.into_iter().flatten()),
         resume_all: args.resume_all,
         git,
-        tmux: tmux.map(|tmux| crate::cli::tools::server_of(tmux, &config, &paths)),
+        ttyd: report.tool(ToolId::Ttyd).filter(|_| config.wants_browser()).cloned(),
+        tmux,
         program,
         config,
         read,

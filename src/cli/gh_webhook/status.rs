@@ -6,10 +6,11 @@ use crate::base::failure::Failure;
 use crate::base::text::{visible, visible_lines};
 use crate::cli::{Context, json};
 use crate::serve::control::{self, Status};
+use crate::serve::receiver::Refused;
 
 /// Show whether the receiver runs, and what came in
 ///
-/// Exits 0 when it runs and 1 when it does not.
+/// Exits 0 when it runs, and 1 when it does not or can store nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  the-loop gh-webhook status --json")]
 pub(super) struct Args {
@@ -38,7 +39,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         } else {
             context.printer.data(&render(&status))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if status.cannot_store.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     })
 }
 
@@ -63,6 +64,20 @@ fn render(status: &Status) -> String {
         format!("last delivery  {}", when(status.last_delivery)),
         format!("deliveries     {deliveries}"),
     ];
+    for Refused { status, why, count, last } in &status.refused {
+        lines.push(format!("refused        {count} with {status} ({why}), last {last:.0}"));
+        if *status == 401 {
+            lines.push("  the webhook's secret on GitHub and the receiver's differ?".to_owned());
+        }
+    }
+    if let Some(why) = &status.cannot_store {
+        lines.push("stores         nothing now; GitHub is answered 503:".to_owned());
+        lines.extend(visible_lines(why).lines().map(|line| format!("  {line}")));
+        lines.push("  What GitHub sent meanwhile it shows under Recent Deliveries.".to_owned());
+    }
+    if let Some(url) = &status.web_url {
+        lines.insert(2, format!("web terminal   {}", visible(url)));
+    }
     if let Some(refusal) = &status.reload_refused {
         lines.push(format!("reload         refused at {:.0}; the old one stays:", refusal.at));
         lines.extend(visible_lines(&refusal.why).lines().map(|line| format!("  {line}")));

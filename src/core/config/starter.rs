@@ -44,7 +44,7 @@ impl Starter {
         let (runner, harness, spawn) =
             (self.runner.as_str(), self.harness.as_str(), self.spawn.as_str());
         let secret_file = quoted(&self.secret_file);
-        // Only where it is wanted: a key that changes nothing teaches nothing.
+        // Only where it is wanted.
         let web = if self.web {
             "\x20 webTerminal:\n\
              \x20   # Sessions in the browser, on 127.0.0.1:7681.\n\
@@ -151,7 +151,7 @@ mod tests {
     fn what_is_written_reads_back_as_what_was_meant() {
         let empty =
             Starter { users: Vec::new(), repositories: Vec::new(), web: false, ..starter() };
-        assert!(!empty.text().contains("webTerminal"), "a key without effect");
+        assert!(!empty.text().contains("webTerminal"), "it is off until it is wanted");
         for starter in [starter(), empty] {
             let text = starter.text();
             assert_eq!(parse(&text, Path::new("x")), Ok(starter.config()), "{text}");

@@ -31,6 +31,8 @@ pub(super) struct Queued {
     /// It may stand in the agent's box already: nothing goes before it, and only
     /// what began with it is told with it.
     begun: bool,
+    /// The inbox says that an earlier receiver began it.
+    pub(super) is_stored_begun: bool,
     now: bool,
     released: bool,
     gathers: bool,
@@ -70,10 +72,22 @@ impl Queue {
     /// have been typed.
     pub(super) fn push(&mut self, job: Job) {
         let Job { delivery, task, now, gathers, bytes, begun, .. } = job;
-        let queued =
-            Queued { delivery, task, attempts: 0, begun, now, released: false, gathers, bytes };
+        let queued = Queued {
+            delivery,
+            task,
+            attempts: 0,
+            begun,
+            is_stored_begun: begun,
+            now,
+            released: false,
+            gathers,
+            bytes,
+        };
         let mut at = self.jobs.len();
-        if now && task == Task::Deliver {
+        if begun {
+            // What began together stays together, whatever came in between.
+            at = self.jobs.iter().take_while(|other| other.begun).count();
+        } else if now && task == Task::Deliver {
             // What came before an end of the session is not for the one after it.
             let end = self.jobs.iter().rposition(|other| other.task == Task::Close);
             let from = end.map_or(0, |end| end + 1);
@@ -116,14 +130,20 @@ impl Queue {
         batch
     }
 
-    /// Nothing of the first `number` was typed after all.
-    pub(super) fn step_back(&mut self, number: usize) {
+    /// Nothing of the first `number` was typed after all. Gives back those of which
+    /// the inbox says otherwise.
+    pub(super) fn step_back(&mut self, number: usize) -> Vec<DeliveryId> {
+        let mut otherwise = Vec::new();
         for queued in self.jobs.iter_mut().take(number) {
             queued.begun = false;
+            if std::mem::take(&mut queued.is_stored_begun) {
+                otherwise.push(queued.delivery.clone());
+            }
         }
         // What is urgent and came meanwhile goes before them.
         let end = self.before_close();
         self.jobs.make_contiguous()[..end].sort_by_key(|queued| !queued.now);
+        otherwise
     }
 
     fn before_close(&self) -> usize {
@@ -268,6 +288,14 @@ mod tests {
         let mut begun = queue([job("a", false, 1), job("b", false, 1)]);
         begun.begin(1);
         assert_eq!(begun.together(), 1, "nothing joins what may have been typed");
+    }
+
+    #[test]
+    fn what_is_urgent_and_came_in_between_does_not_part_those_that_began_together() {
+        let jobs = [("a", true), ("b", false), ("c", true)];
+        let queue = queue(jobs.map(|(id, begun)| Job { begun, ..job(id, !begun, 1) }));
+        assert_eq!(order(&queue), "a c b");
+        assert_eq!(queue.together(), 2);
     }
 
     #[test]

@@ -267,6 +267,37 @@ fn a_review_waits_for_its_comments_and_for_nothing_else() {
     assert!(commands.contains(&Command::Close(slug(3))));
 }
 
+/// A delivery that an earlier receiver had begun.
+fn begun(text: &str) -> Input {
+    Input::Enqueued(Job { begun: true, ..Job::new(id(text), slug(1), Task::Deliver) })
+}
+
+#[test]
+fn what_an_earlier_receiver_began_is_not_put_down_as_waiting() {
+    // Whatever keeps it: another that starts, a pause, a person who drives.
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("x", 2));
+    let mut commands = Vec::new();
+    for each in ["a", "b", "c"] {
+        commands.extend(dispatcher.handle(begun(each)));
+    }
+    commands.extend(dispatcher.handle(Input::Started(slug(2), Ok(Hosting::Live))));
+    let held = Input::Started(slug(1), Ok(Hosting::Held(Reason::SessionPaused)));
+    commands.extend(dispatcher.handle(held));
+    for each in ["a", "b", "c"] {
+        assert_eq!(state_of(&commands, each), None, "{commands:?}");
+    }
+    dispatcher.handle(deliver("d", 1));
+    dispatcher.handle(Input::Woke(slug(1)));
+    assert_eq!(dispatcher.handle(live(1)), [delivers(1, &["a", "b", "c"])]);
+    // Nothing of them is in the box after all: now the inbox must say so.
+    let commands = dispatcher.handle(Input::Delivered(slug(1), Delivered::GaveWay));
+    for each in ["a", "b", "c"] {
+        assert_eq!(state_of(&commands, each), Some((State::Queued, Reason::Waiting)));
+    }
+    assert_eq!(dispatcher.handle(live(1)), [delivers(1, &["a", "b", "c", "d"])]);
+}
+
 /// How many headless turns run.
 fn headless(dispatcher: &Dispatcher) -> usize {
     let delivers = |session: &&Session| session.doing == Doing::Delivering;

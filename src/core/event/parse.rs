@@ -3,11 +3,11 @@
 
 use serde::de::DeserializeOwned;
 
-use super::payload as raw;
 use super::{
     Actor, ActorKind, Change, Check, CheckPull, Conclusion, DiffPlace, DiffSide, Event, Post,
     PostChange, Pull, ReviewState, Thread, What,
 };
+use super::{payload as raw, surrogates};
 use crate::base::ids::{InvalidId, Repo, WorkItem};
 
 /// A delivery's body is not what its event should be.
@@ -49,6 +49,7 @@ pub enum ParseError {
 
 /// Parses the body of the delivery whose `X-GitHub-Event` is `event`.
 pub fn parse(event: &str, body: &[u8]) -> Result<Event, ParseError> {
+    let body = &surrogates::paired(body);
     Reader { event, body }.event()
 }
 
@@ -104,6 +105,13 @@ impl Reader<'_> {
     fn missing(&self, field: &'static str) -> ParseError {
         ParseError::Missing { event: self.name(), field }
     }
+}
+
+/// Whether a text that any application may set leads to a page.
+fn is_address(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '`' | '"' | '<' | '>' | '\\');
+    rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain))
 }
 
 /// A delivery whose repository is known.
@@ -211,8 +219,9 @@ impl Parts<'_> {
             conclusion: self.conclusion(run.conclusion.as_deref()),
             sha: self.sha(run.head_sha, "check_run.head_sha")?,
             url: run.html_url,
-            // GitHub leaves the head branch of a fork's check empty.
             foreign_head: false,
+            // It names the branch and not the repository that the branch is in.
+            own_branches: false,
             pulls: self.check_pulls(run.pull_requests),
             branches: branch.into_iter().collect(),
         }))
@@ -229,6 +238,7 @@ impl Parts<'_> {
             sha: self.sha(run.head_sha, "workflow_run.head_sha")?,
             url: run.html_url,
             foreign_head: !own,
+            own_branches: own,
             pulls: self.check_pulls(run.pull_requests),
             branches: run.head_branch.into_iter().collect(),
         }))
@@ -248,9 +258,13 @@ impl Parts<'_> {
             app: None,
             conclusion,
             sha: self.sha(body.sha, "sha")?,
-            url: body.target_url.or(body.commit.and_then(|commit| commit.html_url)),
+            url: body
+                .target_url
+                .filter(|url| is_address(url))
+                .or(body.commit.and_then(|commit| commit.html_url)),
             // Only branches of this repository are listed.
             foreign_head: false,
+            own_branches: true,
             pulls: Vec::new(),
             branches: branches.into_iter().filter_map(|branch| branch.name).collect(),
         }))

@@ -74,10 +74,12 @@ fn is_part(command: &str, text: &str) -> bool {
 }
 
 /// The text as it can be compared: one kind of line end, no blanks at the ends
-/// of lines, none of the backslashes that a shell needs.
+/// of lines, none of the backslashes and quotes that a shell needs.
 fn plain(text: &str) -> String {
     let lines: Vec<_> = text.trim().lines().map(str::trim_end).collect();
-    lines.join("\n").replace('\\', "")
+    // How a shell is given a quote within quotes.
+    let text = lines.join("\n").replace(r"'\''", "'").replace(r#"'"'"'"#, "'");
+    text.replace('\\', "")
 }
 
 #[cfg(test)]
@@ -122,6 +124,11 @@ mod tests {
             (
                 call(json!({ "command": "gh pr comment 1 -F - <<'E'\nOne\nTwo\nE" })),
                 "One\r\nTwo",
+                true,
+            ),
+            (
+                call(json!({ "command": r"gh api x -f body='It'\''s done now'" })),
+                "It's done now",
                 true,
             ),
             (call(json!({ "command": "grep -r 'ok' src" })), "ok", false),

@@ -24,13 +24,29 @@ impl Reason {
             Self::RepositoryNotListed => "add the repository to `routing.repositories`",
             Self::SenderNotAuthorized => "add the sender to `routing.authorizedUsers`",
             Self::AuthorNotAuthorized => "add the author to `routing.authorizedUsers`",
-            Self::BotNotListed => "add the bot (`name[bot]`) to `routing.authorizedUsers`",
+            Self::BotNotListed => {
+                "add the bot in quotes (`\"name[bot]\"`) to `routing.authorizedUsers`"
+            }
             Self::NoSession => {
                 "comment `the-loop start` on the item, or set `routing.spawnOnUnmatched`"
             }
             Self::NotArmed | Self::OtherLabel => {
                 "set the label of `routing.autoExecuteLabel`, or comment `the-loop start`"
             }
+            Self::AlreadyArmed | Self::LinkedToIssue | Self::ForeignHead => {
+                "comment on it: that is told to the session"
+            }
+            Self::TurnTimedOut => {
+                "raise `routing.dispatchTimeoutSeconds`, or comment on the item to go on"
+            }
+            Self::NoTmux => {
+                "`the-loop doctor --for tmux`, restart the receiver, then \
+                 `the-loop gh-webhook replay ID`"
+            }
+            Self::InboxDamaged => {
+                "have GitHub send it again: the webhook's page, Recent Deliveries"
+            }
+            Self::Attached => "end the program of `sessions attach`: what waits follows",
             Self::ItemIsClosed => "open the item again, then arm it",
             Self::SessionClosed => "comment on the item: that resumes its session",
             Self::AgentAsks => "answer it: `the-loop sessions attach ITEM`",
@@ -46,9 +62,11 @@ impl Reason {
             }
             Self::MemoryLow => "free some memory, or lower `routing.memoryFloor`",
             Self::ForkDenied => "set `routing.workspace.forks: allow` where you trust the fork",
-            Self::PausedByHand => "`the-loop sessions resume ITEM`",
+            Self::UnknownHead => "open a pull request for the branch: its checks are told",
+            Self::PausedByHand | Self::SessionPaused => "`the-loop sessions resume ITEM`",
             Self::HarnessExited
             | Self::StartFailed
+            | Self::TurnFailed
             | Self::WorkTreeFailed
             | Self::TmuxFailed
             | Self::NeverSeen

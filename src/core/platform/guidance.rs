@@ -20,6 +20,8 @@ pub struct Rule {
     below: Option<String>,
     /// What to type.
     command: Option<String>,
+    /// What to type where its package is there and broken.
+    again: Option<String>,
     /// Whether the command needs root.
     #[serde(default)]
     root: bool,
@@ -71,9 +73,19 @@ impl Remedy {
 /// How to get a tool on this machine: the system's own command first, then this
 /// program's install where a pinned build fits.
 pub fn remedy_for(data: &ToolData, host: &Host) -> Remedy {
+    remedy(data, host, |rule| rule.command.as_deref())
+}
+
+/// The same where the tool's package is installed and does not work: installing
+/// it would do nothing.
+pub fn remedy_again(data: &ToolData, host: &Host) -> Remedy {
+    remedy(data, host, |rule| rule.again.as_deref().or(rule.command.as_deref()))
+}
+
+fn remedy(data: &ToolData, host: &Host, command: fn(&Rule) -> Option<&str>) -> Remedy {
     let rule = data.guidance.iter().find(|rule| rule.fits(host));
     let mut remedy = Remedy { commands: Vec::new(), note: rule.and_then(|rule| rule.note.clone()) };
-    if let Some(command) = rule.and_then(|rule| rule.command.as_deref()) {
+    if let Some(command) = rule.and_then(command) {
         let by_npm = rule.is_some_and(|rule| rule.manager == Some(PackageManager::Npm));
         let needs_root = rule.is_some_and(|rule| rule.root) || (by_npm && host.npm_needs_root);
         remedy.commands.push(if needs_root { host.as_root(command) } else { command.to_owned() });
@@ -245,6 +257,23 @@ mod tests {
     }
 
     #[test]
+    fn a_package_that_is_there_and_broken_is_installed_again() {
+        for (manager, again) in [
+            ("apt", "sudo apt install --reinstall tmux"),
+            ("dnf", "sudo dnf reinstall tmux"),
+            ("zypper", "sudo zypper install --force tmux"),
+            ("pacman", "sudo pacman -S tmux"),
+            ("apk", "sudo apk fix --reinstall tmux"),
+        ] {
+            let host = Host::from_facts(&linux("ID=x", &[manager, "sudo"]));
+            assert_eq!(remedy_again(tool_data("tmux").unwrap(), &host).commands, [again, TMUX]);
+        }
+        let host = Host::from_facts(&macos("14.6", &["brew"]));
+        let remedy = remedy_again(tool_data("git").unwrap(), &host);
+        assert_eq!(remedy.commands, ["brew reinstall git"]);
+    }
+
+    #[test]
     fn a_missing_npm_is_said() {
         let claude = tool_data("claude").unwrap();
         let remedy = |programs: &[&str]| {
@@ -262,8 +291,16 @@ mod tests {
             let remedy = remedy_for(claude, &Host::from_facts(&facts));
             assert_eq!(remedy, Remedy::command(expected));
         }
-        let without = remedy(&["apt"]);
-        assert_eq!(without.commands, [command]);
-        assert!(without.note.unwrap().contains("Node.js"));
+        // Where npm is not there it comes first, by whatever installs it.
+        for (programs, first) in [
+            (&["apt", "sudo"][..], &["sudo apt install npm"][..]),
+            (&["zypper", "sudo"], &[]),
+            (&[], &[]),
+        ] {
+            let without = remedy(programs);
+            assert_eq!(without.commands, first);
+            let note = without.note.unwrap();
+            assert!(note.contains("Node.js") && note.ends_with(&format!("`{command}`")), "{note}");
+        }
     }
 }

@@ -167,6 +167,21 @@ impl ToolData {
         }
     }
 
+    /// Every build that may be installed on this machine, the one of choice first.
+    pub fn pins_for(&self, host: &Host) -> Vec<&Pin> {
+        let versions = self.pins.iter().map(|pin| pin.version.as_str());
+        let mut pins: Vec<&Pin> =
+            versions.filter_map(|version| self.pin_for(host, Some(version)).ok()).collect();
+        let mut seen = Vec::new();
+        pins.retain(|pin| {
+            !seen.contains(&&pin.sha256) && {
+                seen.push(&pin.sha256);
+                true
+            }
+        });
+        pins
+    }
+
     /// The oldest version that can be used.
     pub fn minimum(&self) -> Option<Version> {
         self.minimum.as_deref().and_then(Version::parse)

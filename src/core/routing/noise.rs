@@ -25,7 +25,7 @@ pub(super) fn place(desk: &Desk<'_>, check: &Check, repo: &Repo) -> Option<Place
         .filter_map(|branch| branch_issue(branch))
         .map(|number| Place::itself(&repo.item(number)));
     let places: Vec<Place> = pulls.chain(branches).collect();
-    let with_session = |place: &&Place| desk.view.sessions.contains_key(&place.target);
+    let with_session = |place: &&Place| desk.view.has_session(&place.target);
     places.iter().find(with_session).or(places.first()).cloned()
 }
 
@@ -53,12 +53,16 @@ pub(super) fn check(desk: &Desk<'_>, check: &Check, repo: &Repo, place: Option<&
         return Err(Reason::ForeignHead);
     }
     let place = place.ok_or(Reason::NoWorkItem)?;
+    // A fork's branch may have any name.
+    if !check.own_branches && self::pulls(desk, check, repo).next().is_none() {
+        return Err(Reason::UnknownHead);
+    }
     let session = desk.view.sessions.get(&place.target).ok_or(Reason::NoSession)?;
     if session.status == SessionStatus::Closed {
         return Err(Reason::SessionClosed);
     }
     let key = key(check, repo);
-    if desk.view.told_checks.contains(&key) {
+    if desk.view.told_checks.contains(&key) && !desk.view.again {
         return Err(Reason::CheckAlreadyTold);
     }
     let mut verdict = Verdict::deliver(place, message::check(check, conclusion));

@@ -1,7 +1,7 @@
 //! Which issues a pull request says it is for: GitHub's closing keywords in its
 //! text, and this program's own convention for branch names.
 
-use super::quotes::own_lines;
+use super::markdown::own_lines;
 use crate::base::ids::{Repo, WorkItem};
 
 const KEYWORDS: &[&str] =
@@ -13,11 +13,9 @@ const MAX_REFERENCE: usize = 500;
 /// repository is none, and neither is one in a quote, in code or in a hidden
 /// comment (templates have examples there).
 pub(super) fn closed_by(text: &str, repo: &Repo) -> Vec<WorkItem> {
-    let text = without_comments(text);
     let mut found = Vec::new();
-    for line in own_lines(&text) {
-        let line = without_code(line);
-        let mut rest = line.as_str();
+    for line in own_lines(text) {
+        let mut rest = line.text.as_str();
         let mut before = None;
         while let Some(c) = rest.chars().next() {
             if !before.is_some_and(joins)
@@ -102,45 +100,6 @@ fn is_word(c: char) -> bool {
 /// Whether a word behind this character is part of a longer name.
 fn joins(c: char) -> bool {
     is_word(c) || matches!(c, '-' | '/' | '#' | '@' | '.')
-}
-
-fn without_comments(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, comment)) = rest.split_once("<!--") {
-        out.push_str(before);
-        rest = comment.split_once("-->").map_or("", |(_, after)| after);
-    }
-    out.push_str(rest);
-    out
-}
-
-/// The line with what stands between equal runs of backticks left out.
-fn without_code(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(at) = rest.find('`') {
-        let run = rest[at..].bytes().take_while(|byte| *byte == b'`').count();
-        let (before, after) = (&rest[..at], &rest[at + run..]);
-        out.push_str(before);
-        out.push('`');
-        rest = closing_run(after, run).map_or(after, |end| &after[end..]);
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Where the text goes on behind the first run of exactly `run` backticks.
-fn closing_run(text: &str, run: usize) -> Option<usize> {
-    let mut at = 0;
-    while let Some(start) = text[at..].find('`') {
-        let length = text[at + start..].bytes().take_while(|byte| *byte == b'`').count();
-        at += start + length;
-        if length == run {
-            return Some(at);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use super::quotes::own_lines;
+use super::markdown::{Line, own_lines};
 use crate::base::ids::WorkItem;
 
 const BEFORE: &str = "(the-loop ";
@@ -41,8 +41,8 @@ impl OwnVoice {
         format!("{BEFORE}{}{AFTER}", hex::encode(&code[..16]))
     }
 
-    /// Whether the last line of the text, outside quotes and code, is the line
-    /// of this item.
+    /// Whether the last line of the text that is its author's own and for all to
+    /// see is the line of this item.
     pub fn is_own(&self, text: &str, item: &WorkItem) -> bool {
         self.is_own_of_any(text, [item])
     }
@@ -54,7 +54,13 @@ impl OwnVoice {
         text: &str,
         items: impl IntoIterator<Item = &'a WorkItem>,
     ) -> bool {
-        let Some(last) = own_lines(text).map(bare).filter(|line| !line.is_empty()).last() else {
+        // Most texts are by people, and need no parser.
+        if !text.contains(BEFORE) {
+            return false;
+        }
+        let lines = own_lines(text);
+        // An agent may have put emphasis around it.
+        let Some(last) = lines.iter().map(Line::bare).rfind(|line| !line.is_empty()) else {
             return false;
         };
         // Most texts end differently: no MAC is made for those.
@@ -62,11 +68,6 @@ impl OwnVoice {
             && last.ends_with(AFTER)
             && items.into_iter().any(|item| self.line(item) == last)
     }
-}
-
-/// A line without the emphasis that an agent may have put around it.
-fn bare(line: &str) -> &str {
-    line.trim().trim_matches(['*', '_', '`']).trim()
 }
 
 #[cfg(test)]
@@ -97,7 +98,18 @@ mod tests {
             (format!("Done.\n\n{line}"), true),
             (format!("Done.\r\n\r\n  {line}  \r\n\r\n"), true),
             (format!("Done.\n{line}\n\n> {line}\n> more"), true),
-            (format!("Done.\n`{line}`"), true),
+            (format!("Done.\n**{line}**"), true),
+            (format!("Done.\n_{line}_\n<!-- x -->"), true),
+            (format!("- one\n- two\n{line}"), true),
+            (format!("|a|\n|-|\n|b|\n{line}"), true),
+            (format!("<details>\n\nlong\n\n</details>\n{line}"), true),
+            (format!("<details>long</details>\n\n<sub>{line}</sub>"), true),
+            (format!("Done: <!-- not closed\n{line}"), true),
+            (format!("What is this?\n`{line}`"), false),
+            (format!("No.\n\n> Done.\n{line}"), false),
+            (format!("do it <blockquote>\n\n{line}"), false),
+            (format!("<blockquote>\n{line}\n</blockquote>"), false),
+            (format!("go on\n<!--\n{line}\n-->"), false),
             (line.clone(), true),
             (format!("> Done.\n>\n> {line}\n\nNo, it is not."), false),
             (format!("No, it is not.\n\n> Done.\n> {line}"), false),

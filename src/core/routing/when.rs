@@ -84,22 +84,20 @@ pub(super) fn comment(
 }
 
 /// A listed user's control line.
-fn ordered(
-    desk: &Desk<'_>,
-    place: &Place,
-    thread: &Thread,
-    post: &Post,
-    order: Order<'_>,
-) -> Ruling {
+fn ordered(desk: &Desk<'_>, place: &Place, thread: &Thread, post: &Post, order: Order) -> Ruling {
     let session = desk.view.sessions.get(&place.target).map(|session| session.status);
     let act = |action, reason| Ok(Verdict::new(place.target.clone(), action, reason));
     match (order, session) {
-        (Order::Now(_), _) => {
+        (Order::Now, _) => {
             let arms = desk.carries_label(thread);
             admit(desk, place, thread, arms, |first| {
                 let message = desk.teller().comment(Kind::Comment, thread, post, first);
                 Message { now: true, ..message }
             })
+        }
+        // What was to start it did not arrive.
+        (Order::Start, Some(_)) if desk.view.again => {
+            Ok(Verdict::deliver(place, message::started(thread, post, &desk.event.sender)))
         }
         (Order::Start, Some(status)) if status.is_live() => Err(Reason::AlreadyArmed),
         (Order::Start, Some(_)) => {
@@ -173,7 +171,8 @@ fn armed(desk: &Desk<'_>, place: &Place, label: &str, thread: &Thread) -> Ruling
     let sender = &desk.event.sender;
     desk.who.sender(sender)?;
     let session = desk.view.sessions.get(&place.target);
-    if !place.is_linked() && session.is_some_and(|session| session.status.is_live()) {
+    let is_live = session.is_some_and(|session| session.status.is_live());
+    if !place.is_linked() && is_live && !desk.view.again {
         return Err(Reason::AlreadyArmed);
     }
     admit(desk, place, thread, true, |_| message::thread(Kind::Armed, thread, sender))
@@ -208,7 +207,8 @@ fn admit(
     message: impl FnOnce(bool) -> Message,
 ) -> Ruling {
     if desk.view.sessions.contains_key(&place.target) {
-        return Ok(Verdict::deliver(place, message(false)));
+        // Of one that started the session nothing may have arrived.
+        return Ok(Verdict::deliver(place, message(desk.view.again && arms)));
     }
     match desk.config.spawn_on_unmatched {
         SpawnPolicy::Never => Err(Reason::NoSession),

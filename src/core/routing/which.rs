@@ -60,13 +60,13 @@ impl Place {
             return Self::linked(own, target.clone(), false);
         }
         // A session of its own was there before anything that the text says now.
-        if view.sessions.contains_key(own) {
+        if view.has_session(own) {
             return Self::itself(own);
         }
         let closed = closed_by(body, &own.repo);
         let mut issues = closed.iter().filter(|item| *item != own);
         let first = issues.clone().next();
-        if let Some(issue) = issues.find(|item| view.sessions.contains_key(item)).or(first) {
+        if let Some(issue) = issues.find(|item| view.has_session(item)).or(first) {
             return Self::linked(own, issue.clone(), true);
         }
         match branch.and_then(branch_issue).map(|number| own.repo.item(number)) {

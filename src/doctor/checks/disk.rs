@@ -28,7 +28,11 @@ pub(super) fn disk(scene: &Scene) -> Vec<Finding> {
     let store = Store::new(&scene.dirs);
     let tools = ToolId::ALL.map(|id| store.tool_dir(id));
     // Only what stands in the way there is of interest: the room is that of all.
-    let tools = tools.iter().filter(|dir| base_of(dir).is_err());
+    let is_shut = |dir: &Path| {
+        let rights = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+        dir.is_dir() && access(dir, rights).is_err()
+    };
+    let tools = tools.iter().filter(|dir| base_of(dir).is_err() || is_shut(dir));
     let mut findings: Vec<Finding> = Vec::new();
     for dir in [state, store.root()].into_iter().chain(tools.map(PathBuf::as_path)) {
         let finding = room(scene, dir, &OURS);
@@ -51,15 +55,22 @@ struct Use {
     error: u64,
     warning: u64,
     elsewhere: &'static str,
+    rights: Access,
 }
 
-const OURS: Use =
-    Use { what: "state and tools", error: 50 * MIB, warning: 500 * MIB, elsewhere: ELSEWHERE };
+const OURS: Use = Use {
+    what: "state and tools",
+    error: 50 * MIB,
+    warning: 500 * MIB,
+    elsewhere: ELSEWHERE,
+    rights: Access::READ_OK.union(Access::WRITE_OK).union(Access::EXEC_OK),
+};
 const TEMPORARY: Use = Use {
     what: "temporary files",
     error: MIB,
     warning: 50 * MIB,
     elsewhere: "set TMPDIR to a directory of yours",
+    rights: Access::WRITE_OK.union(Access::EXEC_OK),
 };
 
 /// The directory for temporary files of whatever is started.
@@ -102,7 +113,7 @@ fn room(scene: &Scene, dir: &Path, of: &Use) -> Finding {
         let note = format!("make it writable, or {}", of.elsewhere);
         return Finding::new(ID, Severity::Error, what).shown_by(shown).remedy(Remedy::note(note));
     }
-    if access(&there, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+    if access(&there, of.rights).is_err() {
         return refused(scene, &there, of);
     }
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);

@@ -13,7 +13,7 @@ use crate::base::files::lock::is_held;
 use crate::base::process::shell_word;
 use crate::base::text::{count, path_text, visible};
 use crate::core::config::variable_shown;
-use crate::core::platform::Remedy;
+use crate::core::platform::{Host, Remedy};
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::install::store::Store;
 use crate::doctor::path::{self, Judge, Open};
@@ -189,8 +189,31 @@ fn replaceable(id: &str, what: String, open: &[Open]) -> Finding {
     }
 }
 
+/// What a check says that may not look into what is installed.
+fn closed(scene: &Scene, id: &str) -> Option<Finding> {
+    let store = Store::new(&scene.dirs);
+    let (dir, _) = ToolId::ALL.into_iter().find_map(|tool| store.closed(tool))?;
+    let shown = path_text(&dir);
+    let remedy = give_back(&scene.host, &dir);
+    let what = format!("this user may not look into {shown}");
+    Some(Finding::unchecked(id, what).remedy(remedy))
+}
+
+/// How a directory of ours becomes this user's to use.
+fn give_back(host: &Host, dir: &Path) -> Remedy {
+    let own = rustix::process::geteuid().as_raw();
+    let word = shell_word(&dir.to_string_lossy());
+    match fs::symlink_metadata(dir) {
+        Ok(meta) if meta.uid() == own => Remedy::command(format!("chmod u+rwx {word}")),
+        _ => Remedy::command(host.as_root(&format!("chown -R {own} {word}"))),
+    }
+}
+
 pub(super) fn tools(scene: &Scene) -> Vec<Finding> {
     let id = "tools.private";
+    if let Some(closed) = closed(scene, id) {
+        return vec![closed];
+    }
     let root = Store::new(&scene.dirs).root().to_path_buf();
     let open = Judge::of_places().open(&root);
     if open.is_empty() {
@@ -260,6 +283,9 @@ fn locks(scene: &Scene) -> Option<Finding> {
 
 pub(super) fn litter(scene: &Scene) -> Vec<Finding> {
     let id = "tools.litter";
+    if let Some(closed) = closed(scene, id) {
+        return vec![closed];
+    }
     let store = Store::new(&scene.dirs);
     let mut findings = Vec::new();
     for tool in ToolId::ALL {

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use super::InstallError;
+use super::follow::SELF_SIGNED;
 use super::source::Source;
 use crate::base::files::lock::LockError;
 use crate::base::process::shell_word;
@@ -60,6 +61,12 @@ pub fn advice(
                 .hint("a network may want a login first: open the URL in a browser")
                 .hint(elsewhere),
         },
+        InstallError::Certificate { why, .. } if why == SELF_SIGNED => advice
+            .hint(
+                "give the server one that an authority signed (openssl x509 -req -CA …, with \
+                 basicConstraints=CA:FALSE), and name that authority in SSL_CERT_FILE",
+            )
+            .hint(elsewhere),
         InstallError::Certificate { only: Some(variable), .. } => advice
             .hint(format!("{variable} is set: only the authorities in it are trusted"))
             .hint(elsewhere),
@@ -129,7 +136,7 @@ impl Advice {
     }
 }
 
-const UNCHANGED: &str = "nothing was changed; what was installed before is still in its place";
+const UNCHANGED: &str = "nothing was changed: what was fetched is thrown away";
 
 /// How something is removed that stands at the place of a lock and can be none.
 fn odd(lock: &Path) -> Option<&'static str> {

@@ -91,9 +91,6 @@ impl Download<'_> {
         if self.is_pinned(&part.digest()) {
             return Ok(part.digest());
         }
-        if resumed {
-            self.progress.say(&format!("going on after {} bytes", part.length));
-        }
         let (mut furthest, mut in_vain) = (part.length, 0_u32);
         for _ in 0..TRIES {
             let stop = match self.attempt(&asking, silence, &mut part).await {
@@ -145,6 +142,9 @@ impl Download<'_> {
         let refused = || InstallError::Status { url: shown(self.url), status: status.as_u16() };
         match status {
             StatusCode::PARTIAL_CONTENT if range_start(response.headers()) == Some(part.length) => {
+                if part.length > 0 {
+                    self.progress.say(&format!("going on after {} bytes", part.length));
+                }
                 self.take(asking, &from, silence, response, part).await
             }
             // Not the range that was asked for: without one then.
@@ -163,6 +163,9 @@ impl Download<'_> {
             }
             status if status.is_success() => {
                 // The server knows no ranges: this is the whole file.
+                if part.length > 0 {
+                    self.progress.say("the server begins anew: it knows no parts of a file");
+                }
                 part.restart()?;
                 self.take(asking, &from, silence, response, part).await
             }

@@ -23,7 +23,11 @@ pub enum InstallError {
     /// What was fetched is not what is pinned.
     #[error(
         "`{from}` is not the pinned file{}: its SHA-256 is {found}, and {expected} is pinned",
-        if *is_web_page { ", but a web page" } else { "" }
+        match length {
+            _ if *is_web_page => ", but a web page".to_owned(),
+            Some((has, of)) if has < of => format!(" (it ends after {has} of {of} bytes)"),
+            _ => String::new(),
+        }
     )]
     WrongDigest {
         /// The path or URL.
@@ -34,6 +38,8 @@ pub enum InstallError {
         expected: String,
         /// Whether it looks like what a browser shows.
         is_web_page: bool,
+        /// How long it is and how long it should be, where that is known.
+        length: Option<(u64, u64)>,
     },
     /// What was fetched is larger than it can be.
     #[error(

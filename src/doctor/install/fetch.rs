@@ -11,7 +11,8 @@ use super::download::{Download, make_way};
 use super::source::{Source, shown};
 use super::{InstallError, Job, Progress, SIZE_LIMIT, digest_of, file_error};
 use crate::base::text::path_text;
-use crate::core::platform::{Format, Pin};
+use crate::core::platform::{Format, Host, NoPin, Pin};
+use crate::doctor::tool::ToolId;
 
 /// How many files of a folder are looked at.
 const FOLDER_LIMIT: usize = 1000;
@@ -64,6 +65,36 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
         }
         (None, _) => Err(InstallError::InsecureUrl { url: job.pin.url.clone() }),
     }
+}
+
+/// The build to install: of the wanted version, or the one of choice. Where the
+/// folder that builds are taken from has no file for it, and has one for another
+/// pinned version, that one is taken, and it is said.
+pub fn pick(
+    id: ToolId,
+    host: &Host,
+    wanted: Option<&str>,
+    source: &Source,
+    progress: &dyn Progress,
+) -> Result<&'static Pin, NoPin> {
+    let first = id.data().pin_for(host, wanted)?;
+    let Source::Folder(folder) = source else { return Ok(first) };
+    // What has the right name is meant, also when it is another file.
+    let has = |pin: &Pin| folder.join(pin.file_name()).is_file() || locate(folder, pin).is_ok();
+    if has(first) {
+        return Ok(first);
+    }
+    let Some(other) = id.data().pins_for(host).into_iter().find(|pin| has(pin)) else {
+        return Ok(first);
+    };
+    let name = id.as_str();
+    progress.say(&format!(
+        "{} has no file of {name} {}, but one of {name} {}: taking that",
+        path_text(folder),
+        first.version,
+        other.version
+    ));
+    Ok(other)
 }
 
 /// Finds the file in a folder: any whose digest is pinned, the one with the

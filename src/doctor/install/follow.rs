@@ -17,6 +17,9 @@ use crate::base::text::{cap, visible};
 /// How long a server may take to be reached.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
 const REDIRECTS: usize = 5;
+/// A certificate that signed itself says of itself, as a rule, that it is an
+/// authority's.
+pub(super) const SELF_SIGNED: &str = "it is an authority's own, and a server needs one of its own";
 
 /// How a server is asked.
 pub(super) struct Asking<'a> {
@@ -49,7 +52,9 @@ impl<'a> Asking<'a> {
                 .send()
                 .await
                 .map_err(|error| self.failed(&error, &url, through.as_ref()))?;
-            if !response.status().is_redirection() {
+            // 304 and the like lead nowhere.
+            let leads_on = response.headers().contains_key(header::LOCATION);
+            if !(response.status().is_redirection() && leads_on) {
                 return Ok((response, url));
             }
             let next = self.next(&passed, &url, response.headers())?;
@@ -98,7 +103,7 @@ impl<'a> Asking<'a> {
         let host = at.host_str().unwrap_or_default();
         let url = shown(self.url);
         if let Some((_, why)) = cause.split_once("invalid peer certificate: ") {
-            let (host, why) = (host.to_owned(), why.to_owned());
+            let (host, why) = (host.to_owned(), about_certificate(why));
             let authorities = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
             let only = authorities.into_iter().find(|name| self.env.var_os(name).is_some());
             return Refused::Final(InstallError::Certificate { url, host, why, only });
@@ -131,6 +136,15 @@ impl<'a> Asking<'a> {
         let error_is_ours = error.is_builder();
         let error = InstallError::Download { url, why };
         if error_is_ours { Refused::Final(error) } else { Refused::Again(error) }
+    }
+}
+
+/// What is wrong with a certificate, where the library has only a name for it.
+fn about_certificate(why: &str) -> String {
+    match why {
+        _ if why.contains("CaUsedAsEndEntity") => SELF_SIGNED.to_owned(),
+        _ if why.starts_with("Other(") => "it is of a kind that cannot be checked".to_owned(),
+        _ => why.to_owned(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
+use crate::base::text::visible;
 use crate::core::platform::{Pin, Version};
 use crate::doctor::resolve::by_others;
 use crate::doctor::tool::{Origin, ToolId};
@@ -117,6 +118,21 @@ impl Store {
         found.into_iter().map(|(_, installed)| installed).collect()
     }
 
+    /// The folder of a tool, or the one of all, that this user may not look into,
+    /// and why: then nobody knows what is installed.
+    pub fn closed(&self, id: ToolId) -> Option<(PathBuf, std::io::Error)> {
+        for dir in [self.root.clone(), self.tool_dir(id)] {
+            let looked = fs::read_dir(&dir).and_then(|_| fs::metadata(dir.join(".")));
+            match looked {
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    return Some((dir, error));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// The build of this pin, when it is there and its bytes are the right ones.
     pub(super) fn intact(&self, id: ToolId, pin: &Pin) -> Option<Installed> {
         let dir = self.tool_dir(id).join(&pin.version);
@@ -130,20 +146,21 @@ impl Store {
     }
 
     /// Whether an installed binary is still what was installed, and what the pin
-    /// of its version says, if there is one. Says what is the matter.
+    /// of its version says. Says what is the matter.
     pub(in crate::doctor) fn verify(&self, id: ToolId, binary: &Path) -> Result<(), String> {
         let dir = binary.parent().unwrap_or(&self.root);
         let receipt = fs::read(dir.join(RECEIPT)).map_err(|error| error.to_string())?;
         let receipt: Receipt = serde_json::from_slice(&receipt)
             .map_err(|error| format!("its {RECEIPT} cannot be understood: {error}"))?;
-        let pins = id.data().pins.iter().filter(|pin| pin.version == receipt.version);
-        let pins: Vec<_> = pins.collect();
-        let pin = pins.iter().find(|pin| pin.sha256 == receipt.sha256);
-        if pin.is_none() && !pins.is_empty() {
-            return Err(format!("its {RECEIPT} is not of the pinned build"));
+        let folder = dir.file_name().unwrap_or_default();
+        if folder != receipt.version.as_str() {
+            return Err(format!("its {RECEIPT} is that of version {}", visible(&receipt.version)));
         }
-        let expected =
-            pin.and_then(|pin| pin.binary_sha256.as_ref()).unwrap_or(&receipt.binary_sha256);
+        let mut pins = id.data().pins.iter().filter(|pin| pin.version == receipt.version);
+        let Some(pin) = pins.find(|pin| pin.sha256 == receipt.sha256) else {
+            return Err(format!("its {RECEIPT} is not of a pinned build"));
+        };
+        let expected = pin.binary_sha256.as_ref().unwrap_or(&receipt.binary_sha256);
         match digest_of(binary, SIZE_LIMIT) {
             Ok(Some(found)) if found == *expected => Ok(()),
             Ok(Some(found)) => Err(format!("its SHA-256 is {found}, and {expected} was installed")),
@@ -160,12 +177,19 @@ impl Store {
         }
     }
 
-    /// Whether programs may be run from where this store is, or is to be.
-    pub(in crate::doctor) fn can_run(&self) -> bool {
-        let there = self.root.ancestors().find(|dir| dir.is_dir());
-        there
-            .and_then(|dir| rustix::fs::statvfs(dir).ok())
-            .is_none_or(|stat| !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
+    /// Why nothing can be installed where this store is, or is to be, if so.
+    pub(in crate::doctor) fn obstacle(&self) -> Option<&'static str> {
+        let there = self.root.ancestors().find(|dir| dir.is_dir())?;
+        let flags = rustix::fs::statvfs(there).ok()?.f_flag;
+        if flags.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
+            Some("nothing can be run (noexec)")
+        } else if flags.contains(rustix::fs::StatVfsMountFlags::RDONLY)
+            || rustix::fs::access(there, rustix::fs::Access::WRITE_OK).is_err()
+        {
+            Some("nothing can be written")
+        } else {
+            None
+        }
     }
 
     /// Takes the lock of a tool's folder, and says whom it waits for.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fs_err as fs;
 
-use super::Unchecked;
 use super::scratch::{Doomed, Scratch, wait_for};
+use super::{SHOWN, Unchecked};
 use crate::base::process::{ExecError, Invocation};
 use crate::base::text::{cap, visible};
 use crate::doctor::tool::Tool;
@@ -86,7 +86,7 @@ impl Server<'_> {
             shown.ok().filter(|shown| shown.stdout_text().contains(READY)).map(drop)
         });
         if ready.await.is_none() {
-            let what = "a program started in a pane of a private server never showed its text";
+            let what = "does not show the text of a program in a pane of a private server";
             return Err(Trouble::Misbehaved { probe: "pane", what: what.to_owned() });
         }
 
@@ -107,7 +107,7 @@ impl Server<'_> {
         if arrived == expected.as_bytes() {
             return Ok(());
         }
-        let shown = cap(&visible(&String::from_utf8_lossy(&arrived)), 60);
+        let shown = cap(&visible(&String::from_utf8_lossy(&arrived)), SHOWN);
         Err(Trouble::Misbehaved {
             probe: "paste",
             what: format!(

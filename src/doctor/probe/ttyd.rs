@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::Unchecked;
 use super::scratch::{Doomed, Scratch, wait_for};
+use super::{SHOWN, Unchecked};
 use crate::base::text::{cap, visible};
 use crate::doctor::tool::Tool;
 use crate::doctor::trouble::Trouble;
@@ -58,7 +58,7 @@ pub(super) async fn probe(tool: &Tool) -> Result<Option<Unchecked>, Trouble> {
     let found = match answer {
         Some(answer) if is_token(&answer) => terminal,
         Some(answer) => {
-            Err(format!("answered on a private socket with `{}`", cap(&visible(&answer), 60)))
+            Err(format!("answered on a private socket with `{}`", cap(&visible(&answer), SHOWN)))
         }
         None => Err(format!("did not answer on a private socket within {} s", DEADLINE.as_secs())),
     };
@@ -91,7 +91,7 @@ async fn greet(socket: &Path) -> Result<(), String> {
     match tokio::time::timeout(DEADLINE, work).await {
         Ok(Ok(Ok(()))) => Ok(()),
         Ok(Ok(Err(said))) => {
-            Err(format!("opened no terminal, but answered `{}`", cap(&visible(&said), 60)))
+            Err(format!("opened no terminal, but answered `{}`", cap(&visible(&said), SHOWN)))
         }
         Ok(Err(error)) => Err(format!("opened no terminal: {error}")),
         Err(_) => Err(format!("opened no terminal within {} s", DEADLINE.as_secs())),

@@ -5,8 +5,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use fs_err as fs;
-
+use crate::base::accounts::Accounts;
 use crate::base::env::Env;
 use crate::doctor;
 
@@ -45,12 +44,12 @@ pub(super) fn check(path: &Path, metadata: &Metadata, env: &Env) -> Result<(), F
 }
 
 /// Refuses a directory in which others could replace the file. Root may own it,
-/// and in one that is sticky nobody replaces what is another's.
+/// and in one that is sticky only its owner replaces what is another's.
 pub(super) fn check_dir(path: &Path, metadata: &Metadata, env: &Env) -> Result<(), Foreign> {
-    if metadata.mode() & STICKY != 0 {
+    let me = if metadata.uid() == 0 { 0 } else { me() };
+    if metadata.mode() & STICKY != 0 && metadata.uid() == me {
         return Ok(());
     }
-    let me = if metadata.uid() == 0 { 0 } else { me() };
     judge(path, metadata, &Accounts::read(), me).map_err(|foreign| foreign.for_here(env))
 }
 
@@ -86,101 +85,13 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
-/// The machine's users and groups, as far as its files tell.
-#[derive(Debug, Default)]
-struct Accounts {
-    passwd: String,
-    group: String,
-}
-
-impl Accounts {
-    fn read() -> Self {
-        // What cannot be read names nobody, and then no group is private.
-        let file = |path| fs::read_to_string(path).unwrap_or_default();
-        Self { passwd: file("/etc/passwd"), group: file("/etc/group") }
-    }
-
-    /// Name, user id and primary group of every user.
-    fn users(&self) -> impl Iterator<Item = (&str, u32, u32)> {
-        self.passwd.lines().filter_map(|line| {
-            let mut fields = line.split(':');
-            let (name, _) = (fields.next()?, fields.next()?);
-            Some((name, fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-        })
-    }
-
-    /// Name, id and members of every group.
-    fn groups(&self) -> impl Iterator<Item = (&str, u32, &str)> {
-        self.group.lines().filter_map(|line| {
-            let mut fields = line.split(':');
-            let (name, _) = (fields.next()?, fields.next()?);
-            Some((name, fields.next()?.parse().ok()?, fields.next().unwrap_or_default()))
-        })
-    }
-
-    /// Whether a group is its owner's primary one and has nobody else in it.
-    fn is_private(&self, group: u32, owner: u32) -> bool {
-        let mut names = self.users().filter(|(_, id, _)| *id == owner);
-        let Some((name, _, primary)) = names.next() else { return false };
-        let others = self.users().any(|(_, id, primary)| primary == group && id != owner);
-        let mut same = self.groups().filter(|(_, id, _)| *id == group).peekable();
-        primary == group
-            && !others
-            && same.peek().is_some()
-            && same.all(|(_, _, members)| {
-                members.split(',').all(|member| member.is_empty() || member == name)
-            })
-    }
-
-    fn user(&self, id: u32) -> String {
-        match self.users().find(|(_, user, _)| *user == id) {
-            Some((name, ..)) => format!("`{name}`"),
-            None => format!("the user {id}"),
-        }
-    }
-
-    /// The user as `chown` takes it.
-    fn plain(&self, id: u32) -> String {
-        self.users()
-            .find(|(_, user, _)| *user == id)
-            .map_or_else(|| id.to_string(), |(name, ..)| name.to_owned())
-    }
-
-    fn group(&self, id: u32) -> String {
-        match self.groups().find(|(_, group, _)| *group == id) {
-            Some((name, ..)) => format!("`{name}`"),
-            None => format!("{id}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use fs_err as fs;
+
     use super::*;
-
-    fn accounts() -> Accounts {
-        Accounts {
-            passwd: "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/h:/bin/sh\n\
-                     bob:x:1001:100::/h:/bin/sh\neve:x:1002:100::/h:/bin/sh\n\
-                     broken line\n"
-                .to_owned(),
-            group: "root:x:0:\nusers:x:100:\nann:x:1000:\nteam:x:2000:ann,bob\nbob:x:1001:ann\n"
-                .to_owned(),
-        }
-    }
-
-    #[test]
-    fn only_a_primary_group_without_others_is_private() {
-        let accounts = accounts();
-        assert!(accounts.is_private(1000, 1000), "her own");
-        assert!(!accounts.is_private(2000, 1000), "a team's");
-        assert!(!accounts.is_private(100, 1001), "shared as primary");
-        assert!(!accounts.is_private(1001, 1001), "his by name, with a member, not primary");
-        assert!(!accounts.is_private(1000, 4242), "nobody knows the owner");
-        assert!(!Accounts::default().is_private(1000, 1000), "nothing is known");
-    }
 
     #[test]
     fn a_file_that_others_can_write_is_refused_with_the_command() {
@@ -198,6 +109,18 @@ mod tests {
             with(0o646).unwrap_err(),
             "refused `/p/it's`: everybody can write to it\nchmod go-w '/p/it'\\''s'"
         );
+        // A sticky directory's owner replaces what is in it, whosever that is.
+        if me() == 0 {
+            let dir = tempfile::tempdir().unwrap();
+            let sticky = |owner: u32| {
+                std::os::unix::fs::chown(dir.path(), Some(owner), None).unwrap();
+                fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+                let env = Env::fixed([("PATH", "")], "/", "/bin/the-loop");
+                check_dir(dir.path(), &fs::metadata(dir.path()).unwrap(), &env)
+            };
+            assert_eq!(sticky(0), Ok(()));
+            assert!(sticky(4242).unwrap_err().to_string().contains("it belongs to the user 4242"));
+        }
         let metadata = fs::metadata(file.path()).unwrap();
         let said = with(0o664).unwrap_err().replace(&metadata.gid().to_string(), "GID");
         insta::assert_snapshot!(said, @r"
@@ -214,8 +137,13 @@ mod tests {
         chown ME '/p'
         ");
 
-        let said = judge(Path::new("/p"), &metadata, &accounts(), 1000_u32.max(metadata.uid() + 1))
-            .unwrap_err();
+        let said = judge(
+            Path::new("/p"),
+            &metadata,
+            &Accounts::default(),
+            1000_u32.max(metadata.uid() + 1),
+        )
+        .unwrap_err();
         assert!(said.why.starts_with("it belongs to "), "{said}");
         assert!(said.remedy().starts_with("chown "), "{}", said.remedy());
         // Another's file takes root, where this is not root; one's own never does.

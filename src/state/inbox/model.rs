@@ -146,9 +146,10 @@ impl RouteAction {
 pub struct About {
     /// The delivery.
     pub delivery: DeliveryId,
-    /// The issue or pull request that its event names. It need not be the item
-    /// whose session is told.
+    /// The item that it belongs to, whose session is told when there is one.
     pub item: Option<WorkItem>,
+    /// The pull request that the event is of, where that is another one.
+    pub own: Option<WorkItem>,
     /// The page of what happened: a comment's, an issue's.
     pub url: Option<String>,
     /// A commit, and the pull request that it is the head of.
@@ -190,6 +191,8 @@ pub struct StoredDelivery {
     pub body: Vec<u8>,
     /// Where it came from.
     pub kind: DeliveryKind,
+    /// It was decided about before: a person or GitHub asked for it again.
+    pub again: bool,
 }
 
 /// A delivery on its way to a session.
@@ -271,12 +274,14 @@ pub struct Summary {
     pub changed_at: Timestamp,
     /// How often typing was begun.
     pub attempts: u32,
-    /// The item that its event names.
+    /// The item that it belongs to.
     pub item: Option<WorkItem>,
     /// The slug of the session that it is for.
     pub session: Option<Slug>,
     /// The page of what happened.
     pub url: Option<String>,
+    /// The slug of the pull request that its event is of, where that is another item.
+    pub own: Option<Slug>,
 }
 
 /// A delivery with everything that was decided about it.

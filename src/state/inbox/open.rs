@@ -18,8 +18,12 @@ use crate::base::files;
 const APPLICATION_ID: i64 = 0x6c6f_6f70;
 
 /// What makes each format out of the one before it.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema.sql"), include_str!("heads.sql"), include_str!("urgent.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("heads.sql"),
+    include_str!("urgent.sql"),
+    include_str!("own.sql"),
+];
 
 /// How long a reader or writer waits for another process that holds the lock.
 const BUSY: Duration = Duration::from_secs(5);
@@ -27,6 +31,9 @@ const BUSY: Duration = Duration::from_secs(5);
 /// Opens the inbox to be written to, and makes it when there is none. One that
 /// is damaged is moved aside, and what can be read of it is taken over.
 pub(super) fn read_write(path: &Path, now_ms: i64) -> Result<Connection, InboxError> {
+    if is_emptied(path) {
+        return salvage::salvage(path, now_ms);
+    }
     let opened = fresh(path);
     match opened {
         Ok(connection) if salvage::is_damaged(&connection, path) => {
@@ -39,6 +46,21 @@ pub(super) fn read_write(path: &Path, now_ms: i64) -> Result<Connection, InboxEr
         }
         opened => opened,
     }
+}
+
+/// Whether the file is empty beside state that no new inbox has: what was in it is
+/// lost, and that must be said.
+fn is_emptied(path: &Path) -> bool {
+    let is_empty = fs_err::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0);
+    is_empty && was_used(path)
+}
+
+/// Whether the state beside an inbox shows that there were sessions.
+pub(super) fn was_used(path: &Path) -> bool {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    ["sessions", "turns", "spool"].iter().any(|name| {
+        fs_err::read_dir(dir.join(name)).is_ok_and(|mut entries| entries.next().is_some())
+    })
 }
 
 /// Opens a file that is an inbox or empty.

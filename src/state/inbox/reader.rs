@@ -21,7 +21,7 @@ use crate::core::event::CheckPull;
 use crate::core::outcome::{Reason, State};
 
 const SUMMARY: &str = "SELECT d.seq, d.id, d.kind, d.event, d.received_at, d.state, d.reason,
-        d.changed_at, d.attempts, d.item, r.slug, d.url
+        d.changed_at, d.attempts, d.item, r.slug, d.url, d.own
     FROM deliveries d LEFT JOIN routes r ON r.seq = d.seq";
 
 const QUEUED: &str = "SELECT d.seq, d.id, d.state, d.reason, r.item, r.slug, r.marker, r.prompt,
@@ -73,7 +73,7 @@ impl InboxReader {
                  FROM deliveries d JOIN bodies b ON b.seq = d.seq
                  WHERE d.state = 'received' ORDER BY d.seq LIMIT ?1),
              sized AS (SELECT seq, bytes, sum(bytes) OVER (ORDER BY seq) AS total FROM next)
-             SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body
+             SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason
              FROM sized s JOIN deliveries d ON d.seq = s.seq JOIN bodies b ON b.seq = s.seq
              WHERE s.total <= ?2 OR s.total = s.bytes ORDER BY d.seq",
             [clamp(limit), TOGETHER],
@@ -117,7 +117,7 @@ impl InboxReader {
     /// The body of a delivery, while it is kept.
     pub fn stored(&self, id: &DeliveryId) -> Result<Option<StoredDelivery>, InboxError> {
         self.row(
-            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body
+            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason
              FROM deliveries d JOIN bodies b ON b.seq = d.seq WHERE d.id = ?1",
             [id.as_str()],
             stored,
@@ -242,7 +242,8 @@ impl InboxReader {
     pub fn of_slug(&self, slug: &Slug, limit: usize) -> Result<Vec<Summary>, InboxError> {
         self.latest(
             "WHERE d.seq IN (SELECT seq FROM deliveries WHERE slug = ?1
-                             UNION SELECT seq FROM routes WHERE slug = ?1)",
+                             UNION SELECT seq FROM routes WHERE slug = ?1
+                             UNION SELECT seq FROM deliveries WHERE own = ?1)",
             [slug.as_str()],
             limit,
         )
@@ -376,6 +377,8 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredDelivery> {
         received_at: time(row, 3)?,
         kind: word(row, 4, DeliveryKind::parse)?,
         body: row.get(5)?,
+        // What is decided about for the first time was stored, and no more.
+        again: reason(row, 6)? != Reason::Stored,
     })
 }
 
@@ -410,6 +413,7 @@ fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
         item: optional_name(row, 9)?,
         session: optional_name(row, 10)?,
         url: row.get(11)?,
+        own: optional_name(row, 12)?,
     })
 }
 

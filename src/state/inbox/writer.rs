@@ -350,7 +350,7 @@ fn record(
         connection
             .prepare_cached(
                 "UPDATE deliveries SET item = coalesce(?2, item), slug = coalesce(?3, slug),
-                     url = coalesce(?4, url)
+                     url = coalesce(?4, url), own = ?5
                  WHERE seq = ?1",
             )?
             .execute(params![
@@ -358,6 +358,7 @@ fn record(
                 about.item.as_ref().map(ToString::to_string),
                 about.item.as_ref().map(|item| item.slug().to_string()),
                 about.url,
+                about.own.as_ref().map(|own| own.slug().to_string()),
             ])?;
         if let Some((sha, pull)) = &about.head {
             connection

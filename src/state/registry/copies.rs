@@ -11,6 +11,7 @@ use fs_err as fs;
 use super::{Registry, SessionRecord};
 use crate::base::failure::chain;
 use crate::base::files::{atomic, private_dir};
+use crate::base::ids::Slug;
 
 impl Registry {
     /// The same, with a copy of every entry that is written in this directory.
@@ -64,6 +65,11 @@ impl Registry {
         if let Err(error) = written {
             tracing::warn!(path = %path.display(), error, "could not copy a session's entry");
         }
+    }
+
+    /// The copy of a session's entry, where there is one that can be read.
+    pub fn copy_of(&self, slug: &Slug) -> Option<SessionRecord> {
+        Self::open(self.copies.clone()?).load(slug).ok().flatten()
     }
 
     fn drop_copy(&self, record: &SessionRecord) {

@@ -13,6 +13,7 @@ async fn with_heads(home: &Home) -> Vec<u8> {
         let pull = CheckPull { item: item("o/r#1"), branch: "b".repeat(200), own_head: true };
         let about = About {
             delivery: id(&name),
+            own: None,
             item: Some(item("o/r#1")),
             url: None,
             head: Some((format!("{number:040}"), pull)),
@@ -43,6 +44,20 @@ async fn an_inbox_whose_first_page_was_destroyed_is_kept_aside_and_read_all_the_
         let left: Vec<_> = std::fs::read_dir(home.path().parent().unwrap()).unwrap().collect();
         assert!(left.len() <= 4, "{left:?}");
     }
+}
+
+#[tokio::test]
+async fn an_inbox_that_was_emptied_is_kept_aside_where_there_were_sessions() {
+    let home = Home::new();
+    with_heads(&home).await;
+    std::fs::write(home.path(), "").unwrap();
+    // Made and never filled: nothing was lost.
+    home.open().close();
+    assert_eq!(Inbox::damaged_files(&home.path()), [] as [PathBuf; 0]);
+    std::fs::create_dir_all(home.dir.path().join("turns/o+r+1")).unwrap();
+    std::fs::write(home.path(), "").unwrap();
+    assert_eq!(home.open().recent(1).unwrap(), []);
+    assert_eq!(Inbox::damaged_files(&home.path()).len(), 1);
 }
 
 #[tokio::test]

@@ -235,7 +235,18 @@ impl TmuxRunner {
 
     /// The last lines of an agent.
     pub(super) async fn last_words(&self, pane: &Pane) -> String {
-        let lines = self.parts.tmux.last_lines(pane, LAST_LINES).await.unwrap_or_default();
+        let mut lines = self.parts.tmux.last_lines(pane, LAST_LINES).await;
+        // A host under load can fail one call; an agent that said nothing is asked
+        // twice too, for its words can come a moment after its end.
+        if lines.as_ref().map_or(true, Vec::is_empty) {
+            tokio::time::sleep(LOOK_STARTING).await;
+            lines = self.parts.tmux.last_lines(pane, LAST_LINES).await;
+        }
+        let lines = lines.unwrap_or_else(|error| {
+            let error = chain(&error);
+            tracing::warn!(session = pane.name, error, "could not read an agent's last words");
+            Vec::new()
+        });
         lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n")
     }
 
