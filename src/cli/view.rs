@@ -10,7 +10,7 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use super::Context;
 use crate::base::failure::Failure;
 use crate::base::text::{visible, wrapped};
-use crate::core::harness::rendered;
+use crate::core::harness::Rendering;
 use crate::state::turns::output::MAX_OUTPUT;
 use crate::state::turns::{Changes, Turn, Turns};
 
@@ -44,7 +44,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
                         old.show_more();
                     }
                     say(&heading(&turn));
-                    shown = Some(Shown { turn, read_to: 0, rest: Vec::new(), has_ended: false });
+                    shown = Some(Shown::new(turn));
                 }
                 if let Some(shown) = &mut shown {
                     shown.show_more();
@@ -84,9 +84,15 @@ struct Shown {
     read_to: u64,
     rest: Vec<u8>,
     has_ended: bool,
+    rendering: Rendering,
 }
 
 impl Shown {
+    fn new(turn: Turn) -> Self {
+        let rendering = Rendering::new(turn.about().and_then(|about| about.shows));
+        Self { turn, read_to: 0, rest: Vec::new(), has_ended: false, rendering }
+    }
+
     fn show_more(&mut self) {
         self.show_lines();
         if !self.has_ended {
@@ -95,9 +101,12 @@ impl Shown {
             // A last line that was cut is said before.
             let rest = std::mem::take(&mut self.rest);
             if self.has_ended && !rest.is_empty() {
-                say(&rendered(&String::from_utf8_lossy(&rest)));
+                say(&self.rendering.line(&String::from_utf8_lossy(&rest)));
             } else {
                 self.rest = rest;
+            }
+            if self.has_ended {
+                say(&self.rendering.end());
             }
             say(&lines);
         }
@@ -115,7 +124,8 @@ impl Shown {
         };
         let lines: Vec<u8> = self.rest.drain(..end).collect();
         let text = String::from_utf8_lossy(&lines);
-        say(&text.lines().flat_map(rendered).collect::<Vec<_>>());
+        let shown: Vec<_> = text.lines().flat_map(|line| self.rendering.line(line)).collect();
+        say(&shown);
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::{Context, Failure, Loaded, Slug, resolve, tools};
 use crate::base::text::visible;
 use crate::cli::view::{ending, heading};
-use crate::core::harness::rendered;
+use crate::core::harness::Rendering;
 use crate::host::pane_log;
 use crate::state::turns::Turns;
 use crate::state::turns::output::{self, MAX_OUTPUT};
@@ -43,13 +43,16 @@ fn of_turns(loaded: &Loaded, slug: &Slug) -> Result<Vec<String>, Failure> {
     let mut lines = Vec::new();
     for turn in Turns::of(&loaded.paths, slug).list().map_err(failed)? {
         lines.extend(heading(&turn));
+        let mut rendering = Rendering::new(turn.about().and_then(|about| about.shows));
         for path in [turn.stdout(), turn.stderr()] {
             let bytes = match output::newest(&path, MAX_OUTPUT) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(error)),
             };
-            lines.extend(String::from_utf8_lossy(&bytes).lines().flat_map(rendered));
+            let text = String::from_utf8_lossy(&bytes);
+            lines.extend(text.lines().flat_map(|line| rendering.line(line)));
+            lines.extend(rendering.end());
         }
         lines.extend(ending(&turn));
     }
