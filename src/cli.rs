@@ -11,11 +11,14 @@ mod gh_webhook;
 mod hook;
 mod init;
 mod json;
+mod keep;
 mod launch;
+mod service;
 mod sessions;
 mod setup;
 mod tools;
 mod view;
+mod web;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -55,13 +58,17 @@ enum Command {
     #[command(name = "gh-webhook")]
     GhWebhook(gh_webhook::Args),
     Sessions(sessions::Args),
+    Web(web::Args),
     Events(events::Args),
     Config(config::Args),
+    Service(service::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Man(completions::ManArgs),
     #[command(hide = true)]
     Hook(hook::Args),
+    #[command(hide = true)]
+    Keep(keep::Args),
     #[command(hide = true)]
     Launch(launch::Args),
     #[command(hide = true)]
@@ -133,12 +140,15 @@ fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::run(context, &args),
         Command::GhWebhook(args) => gh_webhook::run(context, &args),
         Command::Sessions(args) => sessions::run(context, &args),
+        Command::Web(args) => web::run(context, &args),
         Command::Events(args) => events::run(context, &args),
         Command::Config(args) => config::run(context, &args),
+        Command::Service(args) => service::run(context, &args),
         Command::Demo(args) => demo::run(context, &args),
         Command::Completions(args) => completions::run(context, &args),
         Command::Man(args) => completions::man(context, &args),
         Command::Hook(args) => hook::run(context, &args),
+        Command::Keep(args) => keep::run(context, &args),
         Command::Launch(args) => launch::run(context, &args),
         Command::View(args) => view::run(context, &args),
         Command::DemoAgent(args) => demo_agent::run(context, &args),

@@ -10,5 +10,6 @@ pub mod inject;
 pub mod outcome;
 pub mod platform;
 pub mod routing;
+pub mod service;
 pub mod session;
 pub mod workspace;

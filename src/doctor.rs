@@ -165,8 +165,14 @@ pub async fn find(id: ToolId, env: &Env, dirs: &Dirs, tools: &Tools) -> Option<T
 /// depends on it: it is only asked who somebody is, and is found out to work by
 /// its answer.
 pub fn github_cli(env: &Env) -> Option<Tool> {
-    let path = named::trusted("gh", env)?;
-    Some(Tool::candidate("gh", &path, Origin::System, env))
+    system_tool("gh", env)
+}
+
+/// A program of the system that is asked, or told, on behalf of the user
+/// (`systemctl`, `launchctl`), found by the same rule.
+pub fn system_tool(name: &'static str, env: &Env) -> Option<Tool> {
+    let path = named::trusted(name, env)?;
+    Some(Tool::candidate(name, &path, Origin::System, env))
 }
 
 /// Like [`examine`], on a machine that is given: its guidance is that machine's.

@@ -11,3 +11,5 @@ pub mod receiver;
 pub mod reload;
 pub mod sight;
 pub mod templates;
+mod trees;
+pub mod web;

@@ -1,5 +1,6 @@
 //! State on disk: what survives a crash, a restart, a reboot.
 
+pub mod changes;
 pub mod config_file;
 pub mod drive;
 pub mod inbox;

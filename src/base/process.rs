@@ -116,6 +116,11 @@ impl Invocation {
         &self.program
     }
 
+    /// The program and its arguments, for another command line that runs this one.
+    pub fn words(&self) -> impl Iterator<Item = &OsStr> {
+        std::iter::once(self.program.as_os_str()).chain(self.args.iter().map(OsString::as_os_str))
+    }
+
     /// The command line for a message, arguments quoted where needed.
     pub fn display(&self) -> String {
         std::iter::once(self.program.as_os_str())

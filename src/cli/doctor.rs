@@ -368,8 +368,7 @@ pub(crate) fn needs_of(config: &Config) -> Needs {
         agent,
         runner: Some(config.routing.runner),
         harness: Some(config.routing.default_harness.clone()),
-        // `routing.webTerminal` has no effect in this version: `--for web` asks for it.
-        web: false,
+        web: config.wants_browser(),
         workspace: config.routing.workspace.enabled,
     }
 }

@@ -78,7 +78,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// The session that a person means, with its entry.
-fn resolve(loaded: &Loaded, item: &str) -> Result<(Slug, SessionRecord), Failure> {
+pub(super) fn resolve(loaded: &Loaded, item: &str) -> Result<(Slug, SessionRecord), Failure> {
     let registry = Registry::open(&loaded.paths.registry);
     let slug = find_item(item, &registry.load_all().known()).map_err(|error| {
         // Below its own first line.

@@ -9,10 +9,11 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use super::Context;
 use crate::base::failure::Failure;
-use crate::base::text::{visible, wrapped};
 use crate::core::harness::Rendering;
+use crate::host::history::{ending, heading};
+use crate::state::changes::Changes;
 use crate::state::turns::output::MAX_OUTPUT;
-use crate::state::turns::{Changes, Turn, Turns};
+use crate::state::turns::{Turn, Turns};
 
 /// The longest line that is waited for; a longer one is shown in parts.
 const MAX_LINE: usize = 1 << 20;
@@ -54,29 +55,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             changes.next().await;
         }
     })
-}
-
-/// How a turn is announced: when, and for what.
-pub(crate) fn heading(turn: &Turn) -> Vec<String> {
-    let about = turn.about();
-    let lines = about.map_or_else(Vec::new, |about| {
-        let what = visible(&about.what);
-        let began = format!("{:.0}", about.began);
-        let for_what = if what.is_empty() { visible(about.delivery.as_str()) } else { what };
-        // Its id leads on: `the-loop events ID`.
-        let id = (for_what != about.delivery.as_str())
-            .then(|| format!("   {}", visible(about.delivery.as_str())));
-        std::iter::once(format!("── {began}  {for_what} ──")).chain(id).collect()
-    });
-    std::iter::once(String::new()).chain(lines).collect()
-}
-
-/// How a turn ended that has no result to show.
-pub(crate) fn ending(turn: &Turn) -> Vec<String> {
-    let Some(end) = turn.end() else { return Vec::new() };
-    let text = format!("✗ {}: {}", visible(&end.reason), visible(&end.detail));
-    let lines = wrapped(text.trim_end_matches(": "), 78, "  ");
-    lines.trim_start().lines().map(str::to_owned).collect()
 }
 
 struct Shown {

@@ -14,10 +14,14 @@ use crate::doctor::tool::Tool;
 
 mod panes;
 mod paste;
+mod scroll;
+mod viewers;
 mod window;
 
-pub use panes::{Look, Pane, PaneState, pane_of};
+pub use panes::{Look, Pane, PaneState, UNKNOWN_STATUS, pane_of};
 pub use paste::Spot;
+pub use scroll::Audience;
+pub use viewers::{Seen, Sight};
 
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -144,9 +148,10 @@ impl Tmux {
         }
         let (columns, lines) = new.size;
         let window = format!("={}:", new.name);
+        let is_fatal = self.is_fatal_to_begin().await;
         // One call: nothing can happen between the session's birth and its options.
         let invocation = self
-            .call()
+            .begun(is_fatal)
             .args(["new-session", "-d", "-s", new.name, "-n", "agent"])
             .args(["-x", &columns.to_string(), "-y", &lines.to_string()])
             // The directory is format-expanded by tmux.
@@ -169,7 +174,11 @@ impl Tmux {
             // 3.2 makes a detached session 80x23 whatever -x and -y say.
             .args([";", "resize-window", "-t", &window])
             .args(["-x", &columns.to_string(), "-y", &lines.to_string()]);
-        self.retry_birth(&invocation).await?;
+        let made = self.retry_birth(&Self::ended(invocation, is_fatal)).await;
+        if made.is_err() {
+            self.undo(is_fatal).await;
+        }
+        made?;
         match self.find(new.name).await? {
             Some(pane) if pane.item.is_some() => Ok(pane),
             _ => Err(TmuxError::Vanished { name: new.name.to_owned() }),
@@ -194,14 +203,17 @@ impl Tmux {
         }
     }
 
-    /// Ends a session and the program in it. One that is gone already is fine.
+    /// Ends a session and the program in it, also where another session of its
+    /// group shows it. One that is gone already is fine.
     pub async fn kill(&self, pane: &Pane) -> Result<(), TmuxError> {
-        let result = self.call().args(["kill-session", "-t", &pane.session_id]).run_ok().await;
-        match result {
-            Ok(_) => Ok(()),
-            Err(source) if is_absent(&source) => Ok(()),
-            Err(source) => Err(TmuxError::Failed { verb: "end a session", source }),
+        for kill in [["kill-session", "-t", &pane.session_id], ["kill-pane", "-t", &pane.pane_id]] {
+            match self.call().args(kill).run_ok().await {
+                Ok(_) => {}
+                Err(source) if is_absent(&source) => {}
+                Err(source) => return Err(TmuxError::Failed { verb: "end a session", source }),
+            }
         }
+        Ok(())
     }
 
     /// Ends the server and every session on it: for servers of our own alone.

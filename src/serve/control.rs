@@ -12,11 +12,13 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::net::UnixListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::reload::{Refusal, Reloaded, Reloader};
 use crate::base::failure::{Failure, chain};
+use crate::base::files;
 use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::{DeliveryId, WorkItem};
 use crate::base::random;
@@ -40,6 +42,9 @@ pub struct Status {
     pub pid: u32,
     /// Where deliveries are posted to.
     pub url: String,
+    /// Where the web terminal is, when it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web_url: Option<String>,
     /// The configuration file it runs with.
     pub config: String,
     /// Whether that file is another one now than was read.
@@ -82,6 +87,21 @@ pub struct Control {
 #[derive(Debug, Serialize, Deserialize)]
 struct Queued {
     id: DeliveryId,
+}
+
+/// Binds the socket. A stale one is replaced: the lock is ours, so
+/// nobody listens on it.
+pub(super) fn bind(path: &Path) -> Result<UnixListener, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("could not listen on `{}`", path.display())).because(error)
+    };
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    files::make_private(path).map_err(failed)?;
+    Ok(listener)
 }
 
 /// The socket's routes.

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,7 +15,6 @@ use crate::base::clock::Clock;
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::base::failure::Failure;
-use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::http::{self, Listener};
 use crate::core::config::{Config, LiveConfig};
@@ -30,7 +28,6 @@ use crate::host::runner::{
     Gate, ProcessRunner, ProcessRunnerParts, Runners, TmuxRunner, TmuxRunnerParts,
 };
 use crate::host::tmux::Tmux;
-use crate::host::workspace::Workspaces;
 use crate::state::config_file;
 use crate::state::inbox::{Inbox, Keep};
 use crate::state::paths::StatePaths;
@@ -46,6 +43,8 @@ use super::receiver::{Receiver, Secret};
 use super::reload::Reloader;
 use super::sight::Sight;
 use super::templates::read_templates;
+use super::trees;
+use super::web;
 
 /// How long tasks may take to notice the end.
 const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
@@ -73,6 +72,8 @@ pub struct Setup {
     pub resume_all: bool,
     /// git, for work trees; nothing where no usable one was found.
     pub git: Option<Tool>,
+    /// ttyd, when the web terminal is on.
+    pub ttyd: Option<Tool>,
     /// The time.
     pub clock: Clock,
 }
@@ -83,13 +84,14 @@ pub struct Daemon {
     setup: Setup,
     lock: LockFile,
     listener: tokio::net::TcpListener,
-    control: UnixListener,
+    control: tokio::net::UnixListener,
     address: SocketAddr,
     inbox: Inbox,
     registry: Registry,
     own_voice: OwnVoice,
     templates: Templates,
     metrics_listener: Option<tokio::net::TcpListener>,
+    web: Option<web::Bound>,
     live: LiveConfig,
     reloader: Reloader,
 }
@@ -170,7 +172,11 @@ impl Daemon {
                     .because(error)
             })?),
         };
-        let control = bind_control(&paths.control())?;
+        let web = match &setup.ttyd {
+            None => None,
+            Some(_) => Some(web::Bound::bind(&setup.config.routing.web_terminal).await?),
+        };
+        let control = control::bind(&paths.control())?;
         lock.describe(&format!("pid {}, http://{address}", std::process::id()))
             .map_err(|error| Failure::failed("could not write the lock").because(error))?;
         Ok(Self {
@@ -184,9 +190,15 @@ impl Daemon {
             own_voice,
             templates,
             metrics_listener,
+            web,
             live,
             reloader,
         })
+    }
+
+    /// Where the web terminal is, when it is on.
+    pub fn web_url(&self) -> Option<&str> {
+        self.web.as_ref().map(web::Bound::url)
     }
 
     /// Where deliveries are posted to.
@@ -212,9 +224,9 @@ impl Daemon {
     /// Receives, routes and delivers until `stop` is cancelled, then ends within
     /// five seconds. What is under way stays in the inbox.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
-        let url = self.url();
+        let (url, web_url) = (self.url(), self.web_url().map(str::to_owned));
         let Self { setup, lock, listener, control, inbox, registry, own_voice, .. } = self;
-        let Self { templates, metrics_listener, live, reloader, .. } = self;
+        let Self { templates, metrics_listener, web, live, reloader, .. } = self;
         let Setup {
             config,
             read,
@@ -225,12 +237,13 @@ impl Daemon {
             program,
             agents,
             git,
+            ttyd,
             clock,
             resume_all,
         } = setup;
         let config_file::Read { file, project, .. } = read;
         let workdir = project.join(&config.routing.spawn_workdir);
-        let workspaces = work_trees(git, &config, &paths, &live)?;
+        let workspaces = trees::open(git, &config, &paths, &live)?;
         let trees = workspaces.as_deref();
         let lies = (workdir.as_path(), trees, &agents);
         rebuild(&registry, &inbox, &paths, tmux.as_ref(), &config.routing, lies, clock.now()).await;
@@ -255,6 +268,25 @@ impl Daemon {
         let home = env.var_os("HOME").map(PathBuf::from);
         let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
         notifier.check();
+        let web = web.zip(ttyd.zip(tmux.clone())).map(|(bound, (ttyd, tmux))| {
+            let web = web::Web::new(web::Parts {
+                registry: registry.clone(),
+                inbox: inbox.clone(),
+                tmux,
+                ttyd,
+                program: program.clone(),
+                agents: agents.clone(),
+                home: home.clone(),
+                config: live.clone(),
+                paths: paths.clone(),
+                clock: clock.clone(),
+                tasks: tasks.clone(),
+                stop: stop.clone(),
+                url: bound.url().to_owned(),
+                idle: web::IDLE,
+            });
+            (bound, web)
+        });
         let tmux = tmux.map(|tmux| {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
                 tmux,
@@ -325,6 +357,7 @@ impl Daemon {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             url,
+            web_url,
             config: file.display().to_string(),
             changed_on_disk: false,
             reload_refused: None,
@@ -360,6 +393,11 @@ impl Daemon {
                     http::serve(Listener::Tcp(listener), app, stop.clone()).await;
                 }
             },
+            async {
+                if let Some((bound, web)) = web {
+                    bound.serve(web).await;
+                }
+            },
         );
         tasks.close();
         if tokio::time::timeout(TASKS_END_WITHIN, tasks.wait()).await.is_err() {
@@ -370,39 +408,4 @@ impl Daemon {
         drop(lock);
         Ok(())
     }
-}
-
-/// The work trees, where there is a git: of new sessions when they are enabled,
-/// and of those from before.
-fn work_trees(
-    git: Option<Tool>,
-    config: &Config,
-    paths: &StatePaths,
-    live: &LiveConfig,
-) -> Result<Option<Arc<Workspaces>>, Failure> {
-    let root = paths.workspace(config);
-    let Some(git) = git.filter(|_| config.routing.workspace.enabled || root.is_dir()) else {
-        return Ok(None);
-    };
-    let made = Workspaces::new(git, &root, live.clone()).map_err(|error| {
-        let root = root.display();
-        Failure::failed(format!("the directory of work trees, `{root}`, is of no use"))
-            .because(error)
-    })?;
-    Ok(Some(Arc::new(made)))
-}
-
-/// Binds the control socket. A stale one is replaced: the lock is ours, so
-/// nobody listens on it.
-fn bind_control(path: &Path) -> Result<UnixListener, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::failed(format!("could not listen on `{}`", path.display())).because(error)
-    };
-    match fs_err::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    files::make_private(path).map_err(failed)?;
-    Ok(listener)
 }

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::base::dirs::Dirs;
 use crate::base::files::lock::is_held;
 use crate::base::files::{atomic, private_dir};
+use crate::base::ids::Slug;
 use crate::base::random;
 use crate::core::config::Config;
 
@@ -106,6 +107,19 @@ impl StatePaths {
     /// The socket of a tmux server of our own.
     pub fn tmux_socket(&self) -> PathBuf {
         self.socket("tmux.sock")
+    }
+
+    /// The socket of the ttyd for those who look at a session, by whether they
+    /// may type. ttyd takes a path for a socket only when it ends like this.
+    pub fn ttyd_socket(&self, slug: &Slug, may_type: bool) -> PathBuf {
+        let mode = if may_type { 's' } else { 'v' };
+        let name = digest(slug.as_str().as_bytes(), 8);
+        self.socket(&format!("web/{name}-{mode}.sock"))
+    }
+
+    /// The directory of what the ttyds have said.
+    pub fn ttyd_logs(&self) -> PathBuf {
+        self.dir.join("web-logs")
     }
 
     /// The directory of the agents' signals.

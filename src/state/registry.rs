@@ -241,6 +241,11 @@ impl Registry {
         self.memory()?.unchanged(slug, stamp?)
     }
 
+    /// The directory of the entries.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The file of a session's entry.
     pub fn path(&self, slug: &Slug) -> PathBuf {
         self.dir.join(format!("{slug}.json"))

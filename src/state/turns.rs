@@ -21,10 +21,7 @@ use crate::core::config::RecordRule;
 
 use super::paths::StatePaths;
 
-mod changes;
 pub mod output;
-
-pub use changes::Changes;
 
 /// How many turns of a session are kept.
 const KEPT: usize = 20;

@@ -439,18 +439,25 @@ fn an_address_that_is_not_of_this_host_is_named_as_such() {
 }
 
 #[test]
-fn the_web_terminal_that_is_not_there_yet_needs_nothing() {
+fn without_a_ttyd_a_web_terminal_is_refused_before_a_port_is_opened() {
     let place = Place::new();
-    configure(&place, &format!("{DEMO}  webTerminal:\n    enabled: true\n"));
+    configure(&place, DEMO);
     let report = doctor(&place, &["--only", "ttyd"]);
     assert_eq!(severity(&report, "ttyd.found"), "note");
-    let report = doctor(&place, &["--only", "ttyd", "--for", "web"]);
+    configure(&place, &format!("{DEMO}  webTerminal:\n    enabled: true\n"));
+    let report = doctor(&place, &["--only", "ttyd"]);
     assert_eq!(severity(&report, "ttyd.found"), "error");
-    // The start says so too. It ends here for want of a secret.
-    let output = place.run(SYSTEM, &["gh-webhook", "start"], &[]);
+    let output = place.run(
+        SYSTEM,
+        &["gh-webhook", "start"],
+        &[("THE_LOOP_GH_WEBHOOK_SECRET", "a secret of the tests")],
+    );
+    assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("warning: `routing.webTerminal.enabled` has no effect"), "{said}");
-    assert!(said.contains("the webhook has no secret"), "{said}");
+    assert!(said.contains("this host is not ready"), "{said}");
+    assert!(said.contains("ttyd was not found"), "{said}");
+    assert!(said.contains("the-loop doctor --install ttyd"), "{said}");
+    assert!(!said.contains("Receiving on"), "{said}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("reqwest", &["doctor/install"]),
     ("indicatif", &["cli/doctor"]),
     ("tar", &["doctor/install"]),
-    ("flate2", &["doctor/install"]),
+    ("flate2", &["doctor/install", "serve/web/pages/assets"]),
     ("rusqlite", &["state/inbox"]),
     ("clap", &["cli"]),
     ("minijinja", &["core/routing/prompt"]),
@@ -26,8 +26,8 @@ const FENCES: &[(&str, &[&str])] = &[
             "base/process",
             "doctor",
             "state/inbox",
+            "state/changes",
             "state/spool",
-            "state/turns",
             "host",
             "serve",
             "cli",
@@ -35,8 +35,10 @@ const FENCES: &[(&str, &[&str])] = &[
     ),
     ("schemars", &["core/config"]),
     ("directories", &["base/dirs"]),
-    ("notify", &["state/spool", "state/turns"]),
+    ("notify", &["state/changes", "state/spool"]),
     ("anstream", &["base/terminal"]),
+    ("nix", &["serve/web/listener"]),
+    ("tokio_tungstenite", &["serve/web/relay"]),
 ];
 
 /// Names that only some files may use.

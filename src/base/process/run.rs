@@ -239,12 +239,27 @@ impl Invocation {
 }
 
 impl StoredInvocation {
+    /// Starts the stored program in our own process group, and leaves it to the
+    /// caller.
+    pub fn start(
+        self,
+        stdin: Stdio,
+        stdout: Stdio,
+        stderr: Stdio,
+    ) -> Result<tokio::process::Child, ExecError> {
+        self.invocation().in_our_group().start(stdin, stdout, stderr)
+    }
+
     /// Becomes the stored program. Comes back only when that failed.
     pub fn exec(self) -> ExecError {
+        self.invocation().exec()
+    }
+
+    fn invocation(self) -> Invocation {
         let mut invocation = Invocation::new(&self.program, self.env.into_iter().collect());
         invocation.args = self.args;
         invocation.cwd = self.cwd;
-        invocation.exec()
+        invocation
     }
 }
 

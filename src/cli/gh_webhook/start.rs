@@ -86,12 +86,6 @@ pub(super) fn check_first(context: &Context, args: &Args) -> Result<(), Failure>
 fn begin(context: &Context, args: &Args, in_background: bool) -> Result<ExitCode, Failure> {
     let loaded = args.load(context)?;
     let read = loaded.read();
-    if loaded.config.wants_browser() {
-        context.printer.note(
-            "warning: `routing.webTerminal.enabled` has no effect in this version: no terminal is\n\
-             served to a browser",
-        );
-    }
     if args.detached {
         rustix::process::setsid()
             .map_err(|error| Failure::failed("could not leave the terminal").because(error))?;
@@ -141,6 +135,9 @@ async fn foreground(
     context
         .printer
         .note(&format!("Receiving on {}\n{place}: `the-loop sessions list`", daemon.url()));
+    if let Some(url) = daemon.web_url() {
+        context.printer.note(&format!("The web terminal is at {url}"));
+    }
     let stop = CancellationToken::new();
     let watch = watch_signals(stop.clone(), daemon.reloader())?;
     let (result, ()) = tokio::join!(Box::pin(daemon.run(stop.clone())), async {
@@ -210,6 +207,7 @@ async fn check(
         agents: agents.finding(for_agents.into_iter().flatten()),
         resume_all: args.resume_all,
         git,
+        ttyd: report.tool(ToolId::Ttyd).filter(|_| config.wants_browser()).cloned(),
         tmux: tmux.map(|tmux| crate::cli::tools::server_of(tmux, &config, &paths)),
         program,
         config,

@@ -63,6 +63,9 @@ fn render(status: &Status) -> String {
         format!("last delivery  {}", when(status.last_delivery)),
         format!("deliveries     {deliveries}"),
     ];
+    if let Some(url) = &status.web_url {
+        lines.insert(2, format!("web terminal   {}", visible(url)));
+    }
     if let Some(refusal) = &status.reload_refused {
         lines.push(format!("reload         refused at {:.0}; the old one stays:", refusal.at));
         lines.extend(visible_lines(&refusal.why).lines().map(|line| format!("  {line}")));

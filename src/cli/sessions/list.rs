@@ -122,6 +122,7 @@ pub(super) fn session_json(record: &SessionRecord, live: &Live) -> Value {
         "slug": slug,
         "title": record.work_item.title,
         "url": record.work_item.url,
+        "webUrl": live.web_url(record),
         "harness": record.harness,
         "harnessSessionId": record.harness_session_id,
         "runner": record.runner,

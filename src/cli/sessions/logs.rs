@@ -4,11 +4,8 @@ use std::process::ExitCode;
 
 use super::{Context, Failure, Loaded, Slug, resolve, tools};
 use crate::base::text::visible;
-use crate::cli::view::{ending, heading};
-use crate::core::harness::Rendering;
-use crate::host::pane_log;
-use crate::state::turns::Turns;
-use crate::state::turns::output::{self, MAX_OUTPUT};
+use crate::host::{history, pane_log};
+use crate::state::turns::output::MAX_OUTPUT;
 
 /// Print what a session's agent has shown, also after it ended
 ///
@@ -26,7 +23,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
     let (slug, record) = resolve(&loaded, &args.item)?;
     let lines = if record.is_headless() {
-        of_turns(&loaded, &slug)?
+        let failed = |error| Failure::failed("could not read the session's turns").because(error);
+        history::of_turns(&loaded.paths, &slug, MAX_OUTPUT).map_err(failed)?
     } else {
         context.block_on(of_pane(context, &loaded, &slug))?
     };
@@ -36,27 +34,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         context.printer.data(&lines.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn of_turns(loaded: &Loaded, slug: &Slug) -> Result<Vec<String>, Failure> {
-    let failed = |error| Failure::failed("could not read the session's turns").because(error);
-    let mut lines = Vec::new();
-    for turn in Turns::of(&loaded.paths, slug).list().map_err(failed)? {
-        lines.extend(heading(&turn));
-        let mut rendering = Rendering::new(turn.about().and_then(|about| about.shows));
-        for path in [turn.stdout(), turn.stderr()] {
-            let bytes = match output::newest(&path, MAX_OUTPUT) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(failed(error)),
-            };
-            let text = String::from_utf8_lossy(&bytes);
-            lines.extend(text.lines().flat_map(|line| rendering.line(line)));
-            lines.extend(rendering.end());
-        }
-        lines.extend(ending(&turn));
-    }
-    Ok(lines)
 }
 
 /// The pane's history: what was kept when earlier ones ended, and the live one.

@@ -102,6 +102,7 @@ fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
         record.pull_requests.iter().map(WorkItem::short).collect::<Vec<_>>().join(", ");
     let lines = [
         ("url", work_item.url.as_deref().map(visible)),
+        ("web", live.web_url(record).as_deref().map(visible)),
         ("state", Some(live.state(&slug, record))),
         ("asks", live.asks(&slug).map(visible)),
         ("waiting", live.waiting(&slug).map(|waiting| waits(waiting, now))),

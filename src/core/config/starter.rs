@@ -65,7 +65,7 @@ impl Starter {
              \x20 # A git work tree for each item instead (docs/workspaces.md):\n\
              \x20 # workspace: { enabled: true }\n"
         };
-        // Only where it is wanted: a key that changes nothing teaches nothing.
+        // Only where it is wanted.
         let web = if self.web {
             "\x20 webTerminal:\n\
              \x20   # Sessions in the browser, on 127.0.0.1:7681.\n\
@@ -178,7 +178,7 @@ mod tests {
         let empty = Starter { worktrees: false, others: Vec::new(), ..empty };
         assert!(starter().text().contains("  # Also found here: claude, cursor.\n"));
         assert!(!empty.text().contains("Also found"), "nothing was");
-        assert!(!empty.text().contains("webTerminal"), "a key without effect");
+        assert!(!empty.text().contains("webTerminal"), "it is off until it is wanted");
         for starter in [starter(), empty] {
             let text = starter.text();
             assert_eq!(parse(&text, Path::new("x")), Ok(starter.config()), "{text}");

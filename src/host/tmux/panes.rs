@@ -302,6 +302,20 @@ fn reads(tty: &Path) -> bool {
     takes_keys && rustix::io::ioctl_fionread(&tty).map_or(true, |unread| unread == 0)
 }
 
+/// What is told of an end of which tmux does not know how it was.
+pub const UNKNOWN_STATUS: &str = "an unknown status";
+
+/// How a pane's program has ended, from its exit code and its signal.
+pub(super) fn how_it_ended(status: &str) -> String {
+    // Before 3.3 there is no signal, where there is one no exit code, and now
+    // and then 3.3a has lost both.
+    match status.split_once('/').unwrap_or((status, "")) {
+        ("", "") => UNKNOWN_STATUS.to_owned(),
+        ("", signal) => format!("signal {signal}"),
+        (code, _) => format!("exit code {code}"),
+    }
+}
+
 struct Row {
     tty: String,
     activity: String,
@@ -341,13 +355,7 @@ fn parse(line: &str, instance: &str) -> Option<Row> {
     let (item, conversation) = (ours.next()?, ours.next()?);
     let is_ours = ours.next().is_some_and(|made_by| made_by == instance);
     let state = match (dead, mode) {
-        // Before 3.3 there is no signal, where there is one no exit code, and now
-        // and then 3.3a has lost both.
-        ("1", _) => PaneState::Dead(match status.split_once('/').unwrap_or((status, "")) {
-            ("", "") => "an unknown status".to_owned(),
-            ("", signal) => format!("signal {signal}"),
-            (code, _) => format!("exit code {code}"),
-        }),
+        ("1", _) => PaneState::Dead(how_it_ended(status)),
         (_, "1") => PaneState::CopyMode,
         _ => PaneState::Live,
     };

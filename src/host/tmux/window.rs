@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use crate::base::process::Invocation;
+use crate::core::platform::Version;
+
 use super::{ExecError, INSTANCE_OPTION, Pane, Tmux, TmuxError, escape_semicolon, is_absent};
 
 /// What a client tells about its size. The group's name comes last: it may hold
@@ -17,6 +20,7 @@ const WAITING_OPTION: &str = "@the_loop_waiting";
 /// How long the count is shown to those who have no status line, in
 /// milliseconds.
 const SHOWN_FOR: &str = "5000";
+const MANUAL_FOR_ALL: [&str; 4] = ["set-option", "-gw", "window-size", "manual"];
 /// What the count needs of the status line.
 const COUNT_COLUMNS: usize = 24;
 
@@ -113,6 +117,42 @@ impl Tmux {
             Ok(_) => Ok(()),
             Err(source) if is_absent(&source) => Ok(()),
             Err(source) => Err(TmuxError::Failed { verb: "hide a count", source }),
+        }
+    }
+
+    /// Whether a new session would end the server: 3.3 to 3.6b do not survive one
+    /// while `window-size` is `manual` for all windows. A server that does not run
+    /// yet reads the user's settings first.
+    pub(super) async fn is_fatal_to_begin(&self) -> bool {
+        let survives = Version::parse("3.7")
+            .is_some_and(|first| self.tool.version().is_some_and(|version| *version >= first));
+        if survives {
+            return false;
+        }
+        let call = self.call().args(["start-server", ";", "show-options", "-gwv", "window-size"]);
+        call.run_ok().await.is_ok_and(|output| output.stdout_text().trim() == "manual")
+    }
+
+    /// The beginning of a call that makes a session. Where that would be fatal the
+    /// setting is another one until [`Tmux::ended`].
+    pub(super) fn begun(&self, is_fatal: bool) -> Invocation {
+        if is_fatal {
+            let set = ["set-option", "-gw", "window-size", "latest", ";"];
+            return self.call().args(["start-server", ";"]).args(set);
+        }
+        self.call()
+    }
+
+    /// The end of that call.
+    pub(super) fn ended(call: Invocation, is_fatal: bool) -> Invocation {
+        if is_fatal { call.args([";"]).args(MANUAL_FOR_ALL) } else { call }
+    }
+
+    /// The setting as it was, after such a call that failed on its way.
+    pub(super) async fn undo(&self, is_fatal: bool) {
+        if is_fatal {
+            // A server that is gone has no setting.
+            let _ = self.call().args(MANUAL_FOR_ALL).run().await;
         }
     }
 

@@ -1,6 +1,7 @@
-//! Tells who looks at a session's turns that there is something new. It is only
-//! ever a reason to look: where nothing can be watched, or a change is missed, the
-//! look comes by itself a little later.
+//! Tells who looks at a directory of state, such as a session's turns or the
+//! registry, that there is something new. It is only ever a reason to look: where
+//! nothing can be watched, or a change is missed, the look comes by itself a little
+//! later.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,0 +1,138 @@
+//! Programs that never run longer than this process: between the two stands a
+//! keeper, this program again, that holds one end of a pipe. When the other end is
+//! closed, by whatever death, the keeper ends the program and itself.
+//!
+//! Called by `host::ttyd` and by the web terminal. A signal at the parent's end
+//! would be shorter, and is Linux's alone.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::ChildStdout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::base::process::{ExecError, StoredInvocation};
+use crate::doctor::tool::Tool;
+
+mod side;
+
+pub use side::{KeepError, keep};
+
+/// How long the keeper may take to end once its pipe is closed.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
+
+/// What the keeper is told when this process ends the program itself.
+const BYE: &[u8] = b"bye\n";
+
+/// What a keeper is told, in one line.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// The program.
+    pub command: StoredInvocation,
+    /// Where what it says goes; without one its standard output is ours.
+    pub log: Option<PathBuf>,
+    /// A file of it that is removed with it.
+    pub socket: Option<PathBuf>,
+    /// What is run when this process has ended without a word.
+    pub farewell: Option<StoredInvocation>,
+}
+
+/// Why a keeper was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It could not be started.
+    #[error("the keeper was not started")]
+    Start(#[from] ExecError),
+    /// It ended before it had taken its order.
+    #[error("the keeper took no order")]
+    Order(#[source] io::Error),
+}
+
+/// A program that is kept; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Kept {
+    gone: CancellationToken,
+    drop: CancellationToken,
+    stdout: Option<ChildStdout>,
+}
+
+impl Kept {
+    /// Starts a program under a keeper, which is `program`. The task that waits for
+    /// its end goes to `tasks`.
+    pub async fn start(
+        program: &Tool,
+        order: &Order,
+        tasks: &TaskTracker,
+    ) -> Result<Self, StartError> {
+        let mut line =
+            serde_json::to_vec(order).map_err(|error| StartError::Order(error.into()))?;
+        line.push(b'\n');
+        let stdout = if order.log.is_none() { Stdio::piped() } else { Stdio::null() };
+        let keeper = program.invocation().arg("keep").cwd("/");
+        let mut child = keeper.start(Stdio::piped(), stdout, Stdio::null())?;
+        let (gone, drop) = (CancellationToken::new(), CancellationToken::new());
+        let stdout = child.stdout.take();
+        let mut pipe = child.stdin.take();
+        let told = match &mut pipe {
+            Some(pipe) => pipe.write_all(&line).await,
+            None => Ok(()),
+        };
+        let this = Self { gone: gone.clone(), drop: drop.clone(), stdout };
+        tasks.spawn(async move {
+            tokio::select! {
+                _ = child.wait() => {}
+                () = drop.cancelled() => {
+                    if let Some(mut pipe) = pipe {
+                        let _ = pipe.write_all(BYE).await;
+                    }
+                    if tokio::time::timeout(ENDS_WITHIN, child.wait()).await.is_err() {
+                        kill_group(child.id());
+                        let _ = child.wait().await;
+                    }
+                }
+            }
+            gone.cancel();
+        });
+        told.map_err(StartError::Order)?;
+        Ok(this)
+    }
+
+    /// What the program writes; once.
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.stdout.take()
+    }
+
+    /// Whether it has ended.
+    pub fn is_gone(&self) -> bool {
+        self.gone.is_cancelled()
+    }
+
+    /// Waits for its end.
+    pub async fn gone(&self) {
+        self.gone.cancelled().await;
+    }
+
+    /// Ends it, and waits for that.
+    pub async fn end(self) {
+        self.drop.cancel();
+        self.gone().await;
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.drop.cancel();
+    }
+}
+
+fn kill_group(pid: Option<u32>) {
+    if let Some(group) = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
