@@ -32,7 +32,7 @@ use crate::state::paths::StatePaths;
 
 /// Write a configuration for this repository
 ///
-/// Finds the repository on GitHub, your login and the agent, asks about the
+/// Finds the repository on GitHub, your login and the agents, asks about the
 /// rest, and writes `.the-loop/config.yaml`. One that is there is kept. Ends with
 /// a look at what this host still lacks, and with what to do next.
 #[derive(Debug, clap::Args)]
@@ -66,6 +66,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "WHEN", value_parser = read_spawn)]
     spawn: Option<SpawnPolicy>,
 
+    /// A git work tree for each item; else all sessions share one directory
+    #[arg(long)]
+    worktrees: bool,
+
     /// Show the sessions in the browser
     #[arg(long)]
     web: bool,
@@ -93,6 +97,7 @@ impl Args {
             ("--user", !self.user.is_empty()),
             ("--label", self.label.is_some()),
             ("--spawn", self.spawn.is_some()),
+            ("--worktrees", self.worktrees),
             ("--web", self.web),
         ]
         .into_iter()
@@ -114,6 +119,13 @@ fn read_harness(text: &str) -> Result<HarnessName, String> {
     let known = known_harnesses();
     let found = known.names().into_iter().find(|name| name.as_str() == text);
     found.ok_or_else(|| format!("it is one of: {}", known.list()))
+}
+
+/// How sessions of an agent can be hosted, the one that is proposed first.
+fn hosts_of(name: &HarnessName) -> Vec<RunnerKind> {
+    let known = known_harnesses().get(name);
+    let can_be = |runner: &RunnerKind| known.as_ref().is_ok_and(|one| one.can_be(*runner));
+    [RunnerKind::Tmux, RunnerKind::Process].into_iter().filter(can_be).collect()
 }
 
 fn read_runner(text: &str) -> Result<RunnerKind, String> {
@@ -289,9 +301,8 @@ fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<
              `gh auth login --hostname {host}` renews it"
         ));
     }
-    if let Some(claude) = &found.claude {
-        let path = visible(&claude.path().display().to_string());
-        printer.note(&format!("found    claude ({path})"));
+    for (agent, path) in &found.agents {
+        printer.note(&format!("found    {agent} ({})", visible(&path.display().to_string())));
     }
     let asks = !args.yes && printer.can_ask();
     if !args.yes && !asks {
@@ -315,18 +326,26 @@ fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<
         ([], false) => found_logins,
         (given, _) => given.to_vec(),
     };
+    let proposed = found.agents.first().map_or(HarnessName::Claude, |(name, _)| name.clone());
     let harness = match &args.harness {
         Some(harness) => harness.clone(),
         None if asks => {
             let question = format!("Agent ({})", known_harnesses().list());
-            ask(printer, &question, "claude", read_harness)?
+            ask(printer, &question, proposed.as_str(), read_harness)?
         }
-        None => HarnessName::Claude,
+        None => proposed,
     };
+    let hosts = hosts_of(&harness);
     let runner = match args.runner {
+        Some(runner) if !hosts.contains(&runner) => {
+            let why = format!("`--runner`: {harness} cannot be hosted by {}", runner.as_str());
+            return Err(Failure::new(Kind::Usage, why));
+        }
         Some(runner) => runner,
-        None if asks => ask(printer, "Hosted in (tmux, process)", "tmux", read_runner)?,
-        None => RunnerKind::Tmux,
+        None if asks && hosts.len() > 1 => {
+            ask(printer, "Hosted in (tmux, process)", "tmux", read_runner)?
+        }
+        None => hosts[0],
     };
     let spawn = match args.spawn {
         Some(spawn) => spawn,
@@ -343,9 +362,21 @@ fn choose(context: &Context, args: &Args, found: &Found, dirs: &Dirs) -> Result<
         }
         None => default.to_owned(),
     };
+    let worktrees = args.worktrees
+        || (asks && ask(printer, "A git work tree for each item (yes, no)", "no", read_yes)?);
     let secret_file = secret_file(context, dirs, repositories.first());
-    let (users, repositories) = (once(users), once(repositories));
-    Ok(Starter { runner, harness, spawn, label, users, repositories, web: args.web, secret_file })
+    Ok(Starter {
+        runner,
+        harness,
+        others: found.agents.iter().map(|(name, _)| name.clone()).collect(),
+        spawn,
+        label,
+        secret_file,
+        users: once(users),
+        repositories: once(repositories),
+        worktrees,
+        web: args.web,
+    })
 }
 
 /// Each once, where it stands first.

@@ -9,7 +9,7 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use super::Context;
 use crate::base::failure::Failure;
-use crate::core::harness::rendered;
+use crate::core::harness::Rendering;
 use crate::host::history::{ending, heading};
 use crate::state::changes::Changes;
 use crate::state::turns::output::MAX_OUTPUT;
@@ -45,7 +45,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
                         old.show_more();
                     }
                     say(&heading(&turn));
-                    shown = Some(Shown { turn, read_to: 0, rest: Vec::new(), has_ended: false });
+                    shown = Some(Shown::new(turn));
                 }
                 if let Some(shown) = &mut shown {
                     shown.show_more();
@@ -62,9 +62,15 @@ struct Shown {
     read_to: u64,
     rest: Vec<u8>,
     has_ended: bool,
+    rendering: Rendering,
 }
 
 impl Shown {
+    fn new(turn: Turn) -> Self {
+        let rendering = Rendering::new(turn.about().and_then(|about| about.shows));
+        Self { turn, read_to: 0, rest: Vec::new(), has_ended: false, rendering }
+    }
+
     fn show_more(&mut self) {
         self.show_lines();
         if !self.has_ended {
@@ -73,9 +79,12 @@ impl Shown {
             // A last line that was cut is said before.
             let rest = std::mem::take(&mut self.rest);
             if self.has_ended && !rest.is_empty() {
-                say(&rendered(&String::from_utf8_lossy(&rest)));
+                say(&self.rendering.line(&String::from_utf8_lossy(&rest)));
             } else {
                 self.rest = rest;
+            }
+            if self.has_ended {
+                say(&self.rendering.end());
             }
             say(&lines);
         }
@@ -93,7 +102,8 @@ impl Shown {
         };
         let lines: Vec<u8> = self.rest.drain(..end).collect();
         let text = String::from_utf8_lossy(&lines);
-        say(&text.lines().flat_map(rendered).collect::<Vec<_>>());
+        let shown: Vec<_> = text.lines().flat_map(|line| self.rendering.line(line)).collect();
+        say(&shown);
     }
 }
 

@@ -10,6 +10,7 @@ mod amounts;
 mod clash;
 mod declared;
 mod error;
+mod harness_keys;
 mod keys;
 mod live;
 mod load;
@@ -26,6 +27,7 @@ mod walk;
 pub use amounts::{ByteSize, Span};
 pub use declared::{declarations, shipped};
 pub use error::ConfigError;
+pub use harness_keys::{HarnessOrigin, harness_leaves};
 pub use keys::{
     AT_START, Change, Leaf, WITHOUT_EFFECT, changes, is_among, leaves, lines, variable_shown,
 };

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::base::ids::{HarnessSessionId, Marker};
-use crate::core::config::{HarnessName, Identity, RunnerKind};
+use crate::core::config::{FirstRun, HarnessName, Identity, RecordRule, RunnerKind, SubmitKey};
 use crate::core::inject::screen::{Reading, Screen};
 use crate::core::platform::Version;
 
@@ -25,6 +25,7 @@ mod declared;
 mod demo;
 mod hooks;
 mod oneshot;
+mod shown;
 mod status;
 mod words;
 
@@ -33,7 +34,8 @@ pub use claude::Claude;
 pub use cursor::Cursor;
 pub use declared::Declared;
 pub use demo::Demo;
-pub use oneshot::{OneShotResult, TurnEnd, rendered};
+pub use oneshot::{OneShotResult, TurnEnd};
+pub use shown::Rendering;
 pub use status::AgentStatus;
 
 /// How long an agent may take from a prompt to a screen that shows its turn.
@@ -138,6 +140,8 @@ pub struct StartPlan {
 /// How a prompt is typed into a harness, and what it gives back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeliverProfile {
+    /// The key that submits.
+    pub submit: SubmitKey,
     /// The least time between seeing the text in the box and the submit key.
     pub submit_gap: Duration,
     /// How often the submit key may be repeated while the text is still there.
@@ -216,6 +220,11 @@ pub trait HarnessAdapter {
         Vec::new()
     }
 
+    /// What it would ask in a home in which it never ran.
+    fn first_run(&self) -> &[FirstRun] {
+        &[]
+    }
+
     /// How a conversation is made whose identity is `created`: the command
     /// prints the id.
     fn create(&self, _spec: &StartSpec<'_>) -> Option<StartPlan> {
@@ -231,6 +240,12 @@ pub trait HarnessAdapter {
     /// What a headless turn's standard output says about its end.
     fn parse_result(&self, stdout: &[u8]) -> OneShotResult {
         oneshot::parse(stdout)
+    }
+
+    /// What the records that such a turn prints show to people; `None`: they are in
+    /// Claude Code's form.
+    fn shows(&self) -> Option<Vec<RecordRule>> {
+        None
     }
 
     /// Whether this is how it says that it has no such conversation.
@@ -287,6 +302,11 @@ pub trait HarnessAdapter {
     /// `text` as the agent's own words.
     fn transcript_says(&self, line: &str, text: &str, since: jiff::Timestamp) -> bool {
         words::says(line, text, since)
+    }
+
+    /// The same of a line that a headless turn printed.
+    fn output_says(&self, _line: &str, _text: &str, _since: jiff::Timestamp) -> bool {
+        false
     }
 }
 

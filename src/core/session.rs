@@ -154,6 +154,20 @@ pub struct SessionRecord {
 }
 
 impl SessionRecord {
+    /// The agent named the conversation that it took a prompt in. One that says
+    /// nothing of a lost conversation is known to have lost it by another name: it
+    /// is told so with its next prompt.
+    pub fn goes_on_in(&mut self, conversation: HarnessSessionId, says_nothing: bool) {
+        let is_other = self.harness_session_id != conversation;
+        if says_nothing && self.conversation_started && is_other {
+            self.conversation_lost = true;
+            self.last_turn = Some(
+                "the agent had no conversation of this id any more and began another".to_owned(),
+            );
+        }
+        self.harness_session_id = conversation;
+    }
+
     /// A session that is about to be started.
     pub fn new(
         item: RecordedItem,

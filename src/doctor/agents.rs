@@ -24,6 +24,8 @@ use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::harness::{Harness, Probe, Program, Seed};
 use crate::core::platform::Remedy;
 
+mod first_run;
+
 /// How long one may take to tell its version: a large script starts slowly.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The largest file of an agent that is read.
@@ -115,6 +117,7 @@ pub(super) async fn findings(
     env: &Env,
     tools: &Tools,
     needs: &Needs,
+    workdir: Option<&Path>,
     only: &[String],
 ) -> Vec<Finding> {
     let Some(agent) = &needs.agent else { return Vec::new() };
@@ -153,6 +156,9 @@ pub(super) async fn findings(
     }
     if needs.runner == Some(RunnerKind::Tmux) && is_asked(only, "agent.files") {
         findings.extend(files_of(env, agent));
+    }
+    if needs.runner == Some(RunnerKind::Tmux) && is_asked(only, "agent.first-run") {
+        findings.extend(first_run::findings(env, agent, workdir));
     }
     findings
 }
@@ -238,17 +244,27 @@ pub(super) fn add(file: &Path, content: &Value) -> Result<(), String> {
         None => Value::Object(serde_json::Map::new()),
     };
     let joined = join(there, content).ok_or("has another form")?;
-    let text = serde_json::to_vec_pretty(&joined).map_err(|error| error.to_string())?;
+    let text = serde_json::to_string_pretty(&joined).map_err(|error| error.to_string())?;
+    let head = fs::read_to_string(file).map(|text| remarks(&text).to_owned());
+    let text = head.unwrap_or_default() + &text;
     if let Some(dir) = file.parent().filter(|dir| !dir.is_dir()) {
         files::private_dir(dir).map_err(|error| error.to_string())?;
     }
-    atomic::write(file, &text).map_err(|error| error.to_string())
+    atomic::write(file, text.as_bytes()).map_err(|error| error.to_string())
+}
+
+/// The lines of remarks that a file of JSON begins with.
+fn remarks(text: &str) -> &str {
+    let is_one = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with("//");
+    let length: usize = text.split_inclusive('\n').take_while(is_one).map(str::len).sum();
+    &text[..length]
 }
 
 fn read(file: &Path) -> Option<Value> {
     let meta = fs::metadata(file).ok().filter(|meta| meta.is_file() && meta.len() <= MAX_FILE)?;
     let _ = meta;
-    serde_json::from_slice(&fs::read(file).ok()?).ok().filter(Value::is_object)
+    let text = fs::read_to_string(file).ok()?;
+    serde_json::from_str(&text[remarks(&text).len()..]).ok().filter(Value::is_object)
 }
 
 /// Whether a value has everything of another: its fields, and in its lists what
@@ -308,6 +324,10 @@ mod tests {
         assert!(holds(&both, &ours));
         add(&file, &ours).unwrap();
         assert_eq!(read(&file), Some(both));
+        fs::write(&file, "// Theirs.\n\n{\"version\": 1}").unwrap();
+        add(&file, &ours).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("// Theirs.\n\n{") && read(&file).is_some(), "{text}");
         for other in [r#"{"version":2}"#, "[1]", "{"] {
             fs::write(&file, other).unwrap();
             add(&file, &ours).unwrap_err();

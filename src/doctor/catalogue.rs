@@ -28,6 +28,7 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("agent.found", "an agent that is none of these is there and answers"),
     ("agent.runner", "it can be hosted as `routing.runner` says"),
     ("agent.files", "the files that it needs hold what it needs"),
+    ("agent.first-run", "it asks nothing that its files do not answer"),
     ("path.entries", "nobody else can put a program into PATH"),
     ("locale.utf8", "the locale is UTF-8"),
     ("terminal.term", "TERM names a terminal that tmux can use"),

@@ -5,7 +5,7 @@ use std::io;
 
 use crate::base::ids::Slug;
 use crate::base::text::{visible, wrapped};
-use crate::core::harness::rendered;
+use crate::core::harness::Rendering;
 use crate::state::paths::StatePaths;
 use crate::state::turns::{Turn, Turns, output};
 
@@ -38,13 +38,16 @@ pub fn of_turns(paths: &StatePaths, slug: &Slug, limit: u64) -> io::Result<Vec<S
     let mut lines = Vec::new();
     for turn in Turns::of(paths, slug).list()? {
         lines.extend(heading(&turn));
+        let mut rendering = Rendering::new(turn.about().and_then(|about| about.shows));
         for path in [turn.stdout(), turn.stderr()] {
             let bytes = match output::newest(&path, limit) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            lines.extend(String::from_utf8_lossy(&bytes).lines().flat_map(rendered));
+            let text = String::from_utf8_lossy(&bytes);
+            lines.extend(text.lines().flat_map(|line| rendering.line(line)));
+            lines.extend(rendering.end());
         }
         lines.extend(ending(&turn));
     }

@@ -23,7 +23,7 @@ pub struct Sight {
 impl Sight {
     /// Looks at the sessions of this registry and at the spools beside the state.
     pub fn new(registry: Registry, harnesses: Harnesses, paths: &StatePaths) -> Self {
-        Self { registry, agents_words: AgentsWords::new(paths.spool(), harnesses) }
+        Self { registry, agents_words: AgentsWords::new(paths.clone(), harnesses) }
     }
 
     /// What is known when an event is decided about.

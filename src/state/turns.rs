@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::files::{atomic, private_dir};
 use crate::base::ids::{DeliveryId, Marker, Slug};
+use crate::core::config::RecordRule;
 
 use super::paths::StatePaths;
 
@@ -55,6 +56,9 @@ pub struct About {
     pub what: String,
     /// When it was begun.
     pub began: Timestamp,
+    /// What its records show to people, where its harness is a declared one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shows: Option<Vec<RecordRule>>,
 }
 
 /// How a turn ended that has no result of its own to show.
@@ -351,6 +355,7 @@ mod tests {
             marker: None,
             what: String::new(),
             began: Timestamp::UNIX_EPOCH,
+            shows: None,
         };
         let turn = turns.begin(&about, "text").unwrap();
         // Where reads leave no trace nothing is said to be unread.
@@ -378,6 +383,7 @@ mod tests {
                 marker,
                 what: String::new(),
                 began: Timestamp::UNIX_EPOCH,
+                shows: None,
             };
             turns.begin(&about, "text").unwrap();
             let found = |marker| turns.last_of(&delivery, &Marker::new(marker)).unwrap();

@@ -160,6 +160,8 @@ fn an_amount_or_an_address_that_is_none_says_what_one_looks_like() {
             "state: {retention: {age: 99999d}}\n",
             "harnesses:\n  mine: codex\n",
             "harnesses:\n  mine: {spwn: [codex]}\n",
+            "harnesses:\n  codex: {typing: {submit: C-c}}\n",
+            "harnesses:\n  codex: {result: {shows: [{when: [/x], is: shown}]}}\n",
             "github: {reactions: 1}\n",
             "notify: {command: notify-send}\n",
             "metrics: {listen: 9090}\n",

@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 use crate::process::{comment, label, put_into_the_queue};
 use crate::support::{World, eventually};
 
+use self::homes::the_users_files_stay_as_they_are;
+
+mod homes;
+
 const CLAUDE: &str = env!("CARGO_BIN_EXE_fake-harness");
 const OTHERS: &str = env!("CARGO_BIN_EXE_fake-agent");
 
@@ -423,6 +427,44 @@ async fn a_dialog_is_never_answered(row: Row) {
     assert_eq!(rig.prompts().len(), 1);
 }
 
+async fn its_own_unmarked_comment_is_not_answered(row: Row) {
+    // What Claude's and the demo's write down, `loops` looks at; Cursor's form is
+    // not known.
+    if matches!(row.harness, "claude" | "cursor") {
+        return;
+    }
+    let mut rig = Rig::new(row, "");
+    rig.script(json!({ "words": true }));
+    rig.world.start().await;
+    label(&rig.world, "d-1").await;
+    rig.is_delivered("d-1").await;
+    // It answers with a comment under its operator's login.
+    comment(&rig.world, "c-1", "I have done it all now.").await;
+    let (state, reason, detail) = rig.ends("c-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("ignored", "agents-own-words"), "{detail}");
+    // A person who writes the same words twice is heard twice.
+    for n in 0..2 {
+        comment(&rig.world, &format!("p-{n}"), "try again").await;
+        rig.is_delivered(&format!("p-{n}")).await;
+    }
+    assert_eq!(rig.prompts().len(), 3);
+}
+
+async fn its_turns_are_shown_as_people_read_them(row: Row) {
+    if row.runner != "process" {
+        return;
+    }
+    let mut rig = Rig::new(row, "");
+    rig.world.start().await;
+    label(&rig.world, "d-1").await;
+    rig.is_delivered("d-1").await;
+    let (code, out, err) = rig.world.run(&["sessions", "logs", "1"]);
+    assert_eq!(code, 0, "{err}");
+    let says = |line: &str| out.lines().any(|shown| shown == line);
+    assert!(says("● done") || says("= done"), "{out}");
+    assert!(!out.contains("{\"type\""), "{out}");
+}
+
 macro_rules! table {
     ($($row:ident: $harness:literal in $runner:literal;)+) => {$(
         mod $row {
@@ -440,6 +482,9 @@ macro_rules! table {
             table!(@ a_directory_that_is_gone_is_named);
             table!(@ its_environment_is_made_from_nothing);
             table!(@ a_dialog_is_never_answered);
+            table!(@ its_own_unmarked_comment_is_not_answered);
+            table!(@ the_users_files_stay_as_they_are);
+            table!(@ its_turns_are_shown_as_people_read_them);
         }
     )+};
     (@ $behaviour:ident) => {
@@ -473,6 +518,40 @@ async fn an_older_cursor_is_not_given_what_it_would_refuse() {
     rig.world.start().await;
     label(&rig.world, "d-1").await;
     rig.is_delivered("d-1").await;
+}
+
+async fn a_chat_that_is_lost_silently_is_told_with_the_next_prompt(runner: &'static str) {
+    let mut rig = Rig::new(Row { harness: "cursor", runner }, "");
+    rig.world.start().await;
+    label(&rig.world, "d-1").await;
+    rig.is_delivered("d-1").await;
+    let first = rig.conversation();
+    rig.script(json!({ "mode": "refuses-resume" }));
+    rig.kill_agent().await;
+    comment(&rig.world, "c-1", "go on.").await;
+    rig.is_delivered("c-1").await;
+    let second = rig.conversation();
+    assert_ne!(second, first);
+    let (_, out, _) = rig.world.run(&["sessions", "show", "o/r#1"]);
+    assert!(out.contains("began another"), "{out}");
+    rig.script(json!({}));
+    for id in ["c-2", "c-3"] {
+        comment(&rig.world, id, "and on.").await;
+        rig.is_delivered(id).await;
+    }
+    assert_eq!(rig.conversation(), second);
+    let told: Vec<_> = rig.prompts().iter().map(|prompt| prompt.contains(LOST)).collect();
+    assert_eq!(told, [false, false, true, false]);
+}
+
+#[tokio::test]
+async fn a_chat_that_cursor_lost_is_told_in_tmux() {
+    a_chat_that_is_lost_silently_is_told_with_the_next_prompt("tmux").await;
+}
+
+#[tokio::test]
+async fn a_chat_that_cursor_lost_is_told_headless() {
+    a_chat_that_is_lost_silently_is_told_with_the_next_prompt("process").await;
 }
 
 #[tokio::test]

@@ -27,13 +27,18 @@ impl Place {
 
     /// Puts a GitHub CLI in place that does this.
     fn gh_says(&self, script: &str) {
+        self.says("gh", script);
+    }
+
+    /// Puts a program in place that does this.
+    fn says(&self, name: &str, script: &str) {
         let bin = self.home.path().join("bin");
         std::fs::create_dir_all(&bin).unwrap();
         let text = format!("#!/bin/sh\n{script}\n");
         // Exchanged, not overwritten: a program that is written to cannot be run.
         std::fs::write(bin.join("new"), text).unwrap();
         std::fs::set_permissions(bin.join("new"), PermissionsExt::from_mode(0o755)).unwrap();
-        std::fs::rename(bin.join("new"), bin.join("gh")).unwrap();
+        std::fs::rename(bin.join("new"), bin.join(name)).unwrap();
     }
 
     /// A repository with these remotes.
@@ -203,6 +208,7 @@ fn every_answer_can_be_given_on_the_command_line() {
         "go: \"now\"",
         "--spawn",
         "always",
+        "--worktrees",
         "--web",
     ]);
     assert_eq!(code, 0, "{err}");
@@ -213,11 +219,57 @@ fn every_answer_can_be_given_on_the_command_line() {
     assert_eq!(routing.authorized_users, ["alice", "bob"]);
     assert_eq!(routing.auto_execute_label, "go: \"now\"");
     assert_eq!(routing.spawn_on_unmatched, SpawnPolicy::Always);
-    assert!(routing.web_terminal.enabled);
+    assert!(routing.web_terminal.enabled && routing.workspace.enabled);
     for wrong in [["--repo", "hello"], ["--user", "a b"], ["--spawn", "soon"], ["--label", " "]] {
         let (code, _, err) = place.run(&[&["init", "--yes", "--force"][..], &wrong].concat());
         assert_eq!(code, 2, "{err}");
     }
+}
+
+#[test]
+fn every_agent_whose_program_answers_is_found_and_the_first_is_taken() {
+    let place = Place::new();
+    // No agent of the host's own.
+    let init = |args: &[&str]| {
+        let bin = place.home.path().join("bin");
+        let args = [&["init", "--yes", "--force"][..], args].concat();
+        let output = place.command(&args).env("PATH", &bin).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap(), err)
+    };
+    let routing = || {
+        let routing = place.config().routing;
+        (routing.default_harness.to_string(), routing.runner, routing.workspace.enabled)
+    };
+    let (code, err) = init(&[]);
+    assert!(code == 0 && !err.contains("found    "), "{err}");
+    assert_eq!(routing(), ("claude".to_owned(), RunnerKind::Tmux, false));
+    // One that runs headless only, and one that is too old to be used.
+    place.says("opencode", "echo 1.18.33");
+    place.says("codex", "echo codex-cli 0.1.0");
+    let (code, err) = init(&[]);
+    assert!(code == 0 && err.contains("/bin/opencode)\n") && !err.contains("codex ("), "{err}");
+    assert_eq!(routing(), ("opencode".to_owned(), RunnerKind::Process, false));
+    for (name, says) in [
+        ("gemini", "0.61.0"),
+        ("copilot", "1.0.102"),
+        ("codex", "codex-cli 0.171.0"),
+        ("cursor-agent", "2026.09.10-fd3934a"),
+    ] {
+        place.says(name, &format!("echo {says}"));
+    }
+    let (_, err) = init(&[]);
+    for name in ["opencode", "gemini", "copilot", "codex", "cursor"] {
+        assert!(err.contains(&format!("found    {name} (")), "{name}: {err}");
+    }
+    assert_eq!(routing(), ("codex".to_owned(), RunnerKind::Tmux, false));
+    let text = std::fs::read_to_string(place.file()).unwrap();
+    assert!(text.contains("# Also found here: copilot, cursor, gemini, opencode.\n"), "{text}");
+    let (code, _, err) = place.run(&["config", "check"]);
+    assert_eq!(code, 0, "{err}");
+    let (code, err) = init(&["--harness", "opencode", "--runner", "tmux"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("`--runner`: opencode cannot be hosted by tmux"), "{err}");
 }
 
 #[test]
@@ -449,6 +501,8 @@ async fn on_a_terminal_it_asks_and_enter_takes_what_is_proposed() {
         ("Hosted in (tmux, process) [tmux]: ", ""),
         ("Start a session (never, labeled, always) [labeled]: ", ""),
         ("The label that arms an issue [the-loop: auto-execute]: ", "go"),
+        ("A git work tree for each item (yes, no) [no]: ", "maybe"),
+        ("it is `yes` or `no`", "yes"),
     ] {
         eventually(question, async || screen().contains(question.trim_end()).then_some(())).await;
         tmux.run(&["send-keys", "-t", "t", "-l", answer]);
@@ -460,6 +514,7 @@ async fn on_a_terminal_it_asks_and_enter_takes_what_is_proposed() {
     assert_eq!(routing.authorized_users, ["alice", "bob"]);
     assert_eq!(routing.default_harness, HarnessName::Demo);
     assert_eq!(routing.auto_execute_label, "go");
+    assert!(routing.workspace.enabled);
 }
 
 #[test]

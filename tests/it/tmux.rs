@@ -2,7 +2,7 @@
 
 use the_loop::base::dirs::Dirs;
 use the_loop::base::ids::{Marker, WorkItem};
-use the_loop::core::config::Tools;
+use the_loop::core::config::{SubmitKey, Tools};
 use the_loop::doctor::{self, ToolId};
 use the_loop::host::tmux::{NewSession, Pane, PaneState, Server, Tmux, TmuxError};
 
@@ -78,10 +78,24 @@ async fn a_paste_arrives_byte_for_byte_and_the_submit_key_alone() {
     let (pane, file) = world.recorder("o/r#1").await;
     let text = "first ÄÖ ✓ 漢\n\t!x\n/exit; 'q' \"d\" $(id) #{pid}\nend";
     world.tmux.paste(&pane, &marker(1), text).await.unwrap();
-    world.tmux.submit(&pane, &marker(1)).await.unwrap();
+    world.tmux.submit(&pane, &marker(1), SubmitKey::Enter).await.unwrap();
     let expected = format!("\x1b[200~{text}\x1b[201~\r");
     assert_eq!(content(&file, expected.len()).await, expected.as_bytes());
     assert_eq!(world.server.run(&["list-buffers"]), "", "a buffer was left behind");
+}
+
+#[tokio::test]
+async fn a_submit_key_of_another_name_arrives_as_what_a_terminal_sends_for_it() {
+    let world = world().await;
+    let (pane, file) = world.recorder("o/r#1").await;
+    let mut expected = String::new();
+    for name in ["C-m", "M-Enter", "S-Enter", "C-Enter", "C-j", "Tab"] {
+        let key: SubmitKey = name.parse().unwrap();
+        world.tmux.submit(&pane, &marker(1), key).await.unwrap();
+        expected += &key.bytes();
+        assert_eq!(content(&file, expected.len()).await, expected.as_bytes(), "{name}");
+    }
+    assert_eq!(expected, "\r\x1b\r\x1b[13;2u\x1b[13;5u\n\t");
 }
 
 #[tokio::test]
@@ -126,7 +140,10 @@ async fn a_dead_pane_is_typed_into_by_nobody_and_its_server_lives() {
         world.tmux.paste(&pane, &marker(1), "x").await,
         Err(TmuxError::NotLive { .. })
     ));
-    assert!(matches!(world.tmux.submit(&pane, &marker(1)).await, Err(TmuxError::NotLive { .. })));
+    assert!(matches!(
+        world.tmux.submit(&pane, &marker(1), SubmitKey::Enter).await,
+        Err(TmuxError::NotLive { .. })
+    ));
     assert_eq!(world.tmux.last_lines(&pane, 5).await.unwrap(), ["last words"]);
     assert_eq!(world.tmux.look(&other).await.unwrap().state, PaneState::Live);
     assert_eq!(world.server.run(&["list-buffers"]), "");
@@ -178,7 +195,7 @@ async fn in_copy_mode_nothing_is_pasted_but_a_submit_key_reaches_the_program() {
     world.server.run(&["copy-mode", "-t", &pane.pane_id]);
     assert_eq!(world.tmux.look(&pane).await.unwrap().state, PaneState::CopyMode);
     assert!(world.tmux.paste(&pane, &marker(1), "x").await.is_err());
-    world.tmux.submit(&pane, &marker(1)).await.unwrap();
+    world.tmux.submit(&pane, &marker(1), SubmitKey::Enter).await.unwrap();
     assert_eq!(content(&file, 1).await, b"\r");
 }
 

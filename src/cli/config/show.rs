@@ -10,7 +10,7 @@ use crate::base::terminal::table;
 use crate::base::text::{visible, wrapped};
 use crate::cli::setup::{FileOrigin, Loaded};
 use crate::cli::{Context, json};
-use crate::core::config::{Leaf, leaves, lines};
+use crate::core::config::{HarnessOrigin, Leaf, harness_leaves, leaves, lines};
 use crate::serve::receiver::Secret;
 
 /// Columns of a line for people.
@@ -32,6 +32,7 @@ pub(super) struct Args {
 enum Origin {
     Default,
     Line(usize),
+    Shipped,
     Environment(&'static str),
 }
 
@@ -60,6 +61,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             let origin = match origin {
                 Origin::Default => "default".to_owned(),
                 Origin::Line(line) => format!("line {line}"),
+                Origin::Shipped => "shipped".to_owned(),
                 Origin::Environment(name) => (*name).to_owned(),
             };
             vec![leaf.key.clone(), origin, leaf.shown()]
@@ -85,8 +87,18 @@ fn values(context: &Context, loaded: &Loaded) -> Vec<(Leaf, Origin)> {
     let mut config = loaded.config.clone();
     config.state.dir.get_or_insert_with(|| loaded.paths.dir.clone());
     let home = context.env.var_os("THE_LOOP_HOME").is_some();
-    leaves(&config)
+    let harnesses = harness_leaves(&config, &loaded.text);
+    let harnesses = harnesses.into_iter().map(|(leaf, origin)| match origin {
+        HarnessOrigin::Line(line) => (leaf, Origin::Line(line)),
+        HarnessOrigin::Shipped => (leaf, Origin::Shipped),
+        HarnessOrigin::Default => (leaf, Origin::Default),
+    });
+    let harnesses: Vec<_> = harnesses.collect();
+    // Each value of those that are used, instead of all in one line.
+    let is_shown = |leaf: &Leaf| leaf.key != "harnesses" || harnesses.is_empty();
+    let others: Vec<_> = leaves(&config)
         .into_iter()
+        .filter(is_shown)
         .map(|leaf| {
             let origin = match set.get(&leaf.key) {
                 Some(line) => Origin::Line(*line),
@@ -95,7 +107,8 @@ fn values(context: &Context, loaded: &Loaded) -> Vec<(Leaf, Origin)> {
             };
             (leaf, origin)
         })
-        .collect()
+        .collect();
+    others.into_iter().chain(harnesses).collect()
 }
 
 fn as_json(loaded: &Loaded, values: &[(Leaf, Origin)], secret: Option<&str>) -> Value {
@@ -108,6 +121,7 @@ fn as_json(loaded: &Loaded, values: &[(Leaf, Origin)], secret: Option<&str>) -> 
             let mut value = json!({ "key": leaf.key, "value": value });
             match origin {
                 Origin::Default => value["origin"] = "default".into(),
+                Origin::Shipped => value["origin"] = "shipped".into(),
                 Origin::Line(line) => {
                     value["origin"] = "file".into();
                     value["line"] = (*line).into();

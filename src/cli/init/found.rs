@@ -5,14 +5,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::gh;
 use super::remotes::{self, Remote};
 use crate::base::dirs::Dirs;
 use crate::base::ids::GITHUB;
 use crate::cli::Context;
-use crate::core::config::Tools;
+use crate::core::config::{HarnessName, Tools};
+use crate::core::harness::Program;
+use crate::doctor;
+use crate::doctor::agents::find_agent;
 use crate::doctor::tool::{Tool, ToolId};
-use crate::doctor::{self};
 
 /// How long git may take.
 const GIT_WITHIN: Duration = Duration::from_secs(10);
@@ -30,20 +34,20 @@ pub(super) struct Found {
     pub(super) logins: Vec<(String, &'static str)>,
     /// The hosts at which the GitHub CLI's log-in is not taken any more.
     pub(super) refused_at: Vec<String>,
-    /// Claude Code, when it is installed.
-    pub(super) claude: Option<Tool>,
+    /// The agents whose programs answer, each with its program: Claude Code first.
+    pub(super) agents: Vec<(HarnessName, PathBuf)>,
 }
 
 impl Found {
     /// Looks around.
     pub(super) async fn look(context: &Context, dirs: &Dirs) -> Self {
         let tools = Tools::default();
-        let (git, claude, known) = tokio::join!(
+        let (git, agents, known) = tokio::join!(
             doctor::find(ToolId::Git, &context.env, dirs, &tools),
-            doctor::find(ToolId::Claude, &context.env, dirs, &tools),
+            agents(context, dirs, &tools),
             gh::accounts(&context.env),
         );
-        let mut found = Self { claude, ..Self::default() };
+        let mut found = Self { agents, ..Self::default() };
         if let Some(git) = &git {
             let cwd = context.env.cwd();
             found.root = said(git, cwd, &["rev-parse", "--show-toplevel"]).await.map(PathBuf::from);
@@ -82,6 +86,28 @@ impl Found {
         }
         found
     }
+}
+
+/// The agents that can be driven and whose programs answer here. All are asked at
+/// once: some are large scripts that start slowly.
+async fn agents(context: &Context, dirs: &Dirs, tools: &Tools) -> Vec<(HarnessName, PathBuf)> {
+    let known = super::known_harnesses();
+    let mut asked = JoinSet::new();
+    for harness in known.names().into_iter().filter_map(|name| known.get(&name).ok()) {
+        let (env, dirs, tools) = (context.env.clone(), dirs.clone(), tools.clone());
+        asked.spawn(async move {
+            let tool = match harness.program() {
+                Program::ThisProgram => None,
+                Program::Known(_) => doctor::find(ToolId::Claude, &env, &dirs, &tools).await,
+                Program::Looked(_) => find_agent(&env, &tools, &harness).await.ok(),
+            };
+            tool.map(|tool| (harness.name(), tool.path().to_path_buf()))
+        });
+    }
+    let mut found: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
+    let rank = |name: &HarnessName| (*name != HarnessName::Claude, name.to_string());
+    found.sort_by_key(|(name, _)| rank(name));
+    found
 }
 
 /// What git says, without its last newline; `None` when it has nothing to say.

@@ -14,10 +14,14 @@ use crate::base::ids::Repo;
 
 mod events;
 mod harness;
+mod record;
+mod submit;
 mod terminal;
 
 pub use events::{EVENT_NAMES, EVENTS};
 pub use harness::*;
+pub use record::*;
+pub use submit::SubmitKey;
 pub use terminal::*;
 
 /// The whole configuration file.

@@ -11,6 +11,8 @@ pub struct Starter {
     pub runner: RunnerKind,
     /// The agent.
     pub harness: HarnessName,
+    /// The agents that were found here, whether it is one of them or not.
+    pub others: Vec<HarnessName>,
     /// When an event without a session starts one.
     pub spawn: SpawnPolicy,
     /// The label that arms an item.
@@ -19,6 +21,8 @@ pub struct Starter {
     pub users: Vec<String>,
     /// The repositories whose events are acted on.
     pub repositories: Vec<Repo>,
+    /// Whether each item has a git work tree of its own.
+    pub worktrees: bool,
     /// Whether sessions are shown in the browser.
     pub web: bool,
     /// The file for the webhook's secret, as it is to be written.
@@ -44,6 +48,23 @@ impl Starter {
         let (runner, harness, spawn) =
             (self.runner.as_str(), self.harness.as_str(), self.spawn.as_str());
         let secret_file = quoted(&self.secret_file);
+        let found: Vec<_> = self.others.iter().filter(|name| **name != self.harness).collect();
+        let others = if found.is_empty() {
+            String::new()
+        } else {
+            let names: Vec<_> = found.into_iter().map(HarnessName::as_str).collect();
+            format!("\x20 # Also found here: {}.\n", names.join(", "))
+        };
+        let place = if self.worktrees {
+            "\x20 # Each item in a git work tree of its own (docs/workspaces.md), cloned with your\n\
+             \x20 # credentials (https, or ssh).\n\
+             \x20 workspace: { enabled: true, clone: https }\n"
+        } else {
+            "\x20 # Where sessions start, relative to the directory that holds .the-loop.\n\
+             \x20 spawnWorkdir: .\n\
+             \x20 # A git work tree for each item instead (docs/workspaces.md):\n\
+             \x20 # workspace: { enabled: true }\n"
+        };
         // Only where it is wanted.
         let web = if self.web {
             "\x20 webTerminal:\n\
@@ -70,10 +91,10 @@ impl Starter {
              \x20 autoExecuteLabel: {label}\n\
              \x20 # The agent, and how it is hosted: tmux (a live terminal) or process (headless,\n\
              \x20 # one run for each event).\n\
+             {others}\
              \x20 defaultHarness: {harness}\n\
              \x20 runner: {runner}\n\
-             \x20 # Where sessions start, relative to the directory that holds .the-loop.\n\
-             \x20 spawnWorkdir: .\n\
+             {place}\
              \x20 # harnessArgs: {{ claude: [--model, opus] }}\n\
              {web}\n\
              webhooks:\n\
@@ -99,6 +120,7 @@ impl Starter {
         routing.auto_execute_label.clone_from(&self.label);
         routing.authorized_users.clone_from(&self.users);
         routing.repositories.clone_from(&self.repositories);
+        routing.workspace.enabled = self.worktrees;
         routing.web_terminal.enabled = self.web;
         config.webhooks.gh_webhook.secret_file = Some(self.secret_file.clone().into());
         config
@@ -135,6 +157,7 @@ mod tests {
         Starter {
             runner: RunnerKind::Tmux,
             harness: HarnessName::Demo,
+            others: vec![HarnessName::Demo, HarnessName::Claude, HarnessName::Cursor],
             spawn: SpawnPolicy::Labeled,
             label: "the-loop: \"go\" # \\ now".to_owned(),
             users: vec!["null".to_owned(), "123".to_owned(), "me".to_owned()],
@@ -142,6 +165,7 @@ mod tests {
                 "octo/hello".parse().unwrap(),
                 "ghe.corp:8443/octo/hello".parse().unwrap(),
             ],
+            worktrees: true,
             web: true,
             secret_file: "~/a b: c".to_owned(),
         }
@@ -151,6 +175,9 @@ mod tests {
     fn what_is_written_reads_back_as_what_was_meant() {
         let empty =
             Starter { users: Vec::new(), repositories: Vec::new(), web: false, ..starter() };
+        let empty = Starter { worktrees: false, others: Vec::new(), ..empty };
+        assert!(starter().text().contains("  # Also found here: claude, cursor.\n"));
+        assert!(!empty.text().contains("Also found"), "nothing was");
         assert!(!empty.text().contains("webTerminal"), "it is off until it is wanted");
         for starter in [starter(), empty] {
             let text = starter.text();

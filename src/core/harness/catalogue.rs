@@ -26,7 +26,7 @@ impl Harnesses {
     /// Those of a configuration that declares these. `home` is the user's.
     pub fn new(own: &BTreeMap<DeclaredName, DeclaredHarness>, home: Option<&Path>) -> Self {
         let declared = declarations(own).into_iter().map(|(name, declaration)| {
-            let declared = Declared::new(name.clone(), declaration, home);
+            let declared = Declared::new(name.clone(), &declaration, home);
             (name, Arc::new(declared))
         });
         Self { declared: Arc::new(declared.collect()) }

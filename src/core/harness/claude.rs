@@ -14,7 +14,7 @@ use super::{
     StartSpec, hooks, status,
 };
 use crate::base::ids::{HarnessSessionId, Marker};
-use crate::core::config::HarnessName;
+use crate::core::config::{HarnessName, SubmitKey};
 use crate::core::inject::screen::{Reading, Screen};
 
 pub(super) mod screen;
@@ -98,6 +98,7 @@ impl HarnessAdapter for Claude {
     /// whenever the text had been seen in the box before.
     fn profile(&self) -> DeliverProfile {
         DeliverProfile {
+            submit: SubmitKey::Enter,
             submit_gap: Duration::from_millis(80),
             submit_retries: 5,
             retry_gap: Duration::from_millis(800),

@@ -10,7 +10,7 @@ use super::{
     Source, StartPlan, StartSpec, declared,
 };
 use crate::base::ids::{HarnessSessionId, Marker};
-use crate::core::config::{HarnessName, Identity, ScreenSigns};
+use crate::core::config::{HarnessName, Identity, ScreenSigns, SubmitKey};
 use crate::core::inject::screen::{Reading, Screen};
 use crate::core::platform::Version;
 
@@ -100,6 +100,7 @@ impl HarnessAdapter for Cursor {
     /// need a second.
     fn profile(&self) -> DeliverProfile {
         DeliverProfile {
+            submit: SubmitKey::Enter,
             submit_gap: Duration::from_millis(300),
             submit_retries: 4,
             retry_gap: Duration::from_millis(1500),

@@ -4,16 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
     DeliverProfile, HarnessAdapter, OneShotResult, OneShotSpec, Probe, Program, SETTLES_WITHIN,
-    Seed, Signal, Source, StartPlan, StartSpec, TurnEnd,
+    Seed, Signal, Source, StartPlan, StartSpec, TurnEnd, words,
 };
 use crate::base::ids::{HarnessSessionId, Marker};
 use crate::base::text::{cap, visible};
 use crate::core::config::{
-    DeclaredHarness, DeclaredName, HarnessName, Identity, ResultSigns, RunnerKind, Sign,
+    DeclaredHarness, DeclaredName, FirstRun, HarnessName, Identity, RecordRule, ResultSigns,
+    RunnerKind, Sign,
 };
 use crate::core::inject::screen::{Reading, Screen};
 use crate::core::platform::Version;
@@ -30,7 +32,8 @@ pub struct Declared {
 
 impl Declared {
     /// One of this name. `home` is the user's.
-    pub fn new(name: DeclaredName, says: DeclaredHarness, home: Option<&Path>) -> Self {
+    pub fn new(name: DeclaredName, says: &DeclaredHarness, home: Option<&Path>) -> Self {
+        let says = says.whole(&name);
         Self { name, says, home: home.map(Path::to_path_buf) }
     }
 
@@ -68,11 +71,9 @@ impl HarnessAdapter for Declared {
 
     fn program(&self) -> Program {
         let says = &self.says;
-        let program = says.program.clone().unwrap_or_else(|| self.name.as_str().to_owned());
-        let version = vec!["--version".to_owned()];
         Program::Looked(Probe {
-            program,
-            args: if says.probe.is_empty() { version } else { says.probe.clone() },
+            program: says.program.clone().unwrap_or_default(),
+            args: says.probe.clone(),
             minimum: says.minimum.as_deref().and_then(Version::parse),
             install: says.install.clone(),
         })
@@ -97,6 +98,10 @@ impl HarnessAdapter for Declared {
         self.says.files.iter().map(seed).collect()
     }
 
+    fn first_run(&self) -> &[FirstRun] {
+        &self.says.first_run
+    }
+
     fn create(&self, spec: &StartSpec<'_>) -> Option<StartPlan> {
         let is_made = self.identity() == Identity::Created;
         is_made.then(|| self.plan(&self.says.create, &StartSpec { extra_args: &[], ..*spec }))
@@ -118,6 +123,10 @@ impl HarnessAdapter for Declared {
         parse(&self.says.result, stdout)
     }
 
+    fn shows(&self) -> Option<Vec<RecordRule>> {
+        Some(self.says.result.shows.clone())
+    }
+
     fn refuses_resume(&self, said: &str) -> bool {
         self.says.refusals.resume.iter().any(|text| said.contains(text))
     }
@@ -132,13 +141,14 @@ impl HarnessAdapter for Declared {
 
     fn profile(&self) -> DeliverProfile {
         let typing = &self.says.typing;
-        let time = |ms: Option<u32>, usual| Duration::from_millis(ms.unwrap_or(usual).into());
+        let time = |ms: Option<u32>| Duration::from_millis(ms.unwrap_or_default().into());
         let signals = &self.says.signals;
         DeliverProfile {
-            submit_gap: time(typing.gap_ms, 300),
-            submit_retries: typing.retries.unwrap_or(3),
-            retry_gap: time(typing.retry_gap_ms, 1500),
-            ack_timeout: time(typing.proof_ms, 8000),
+            submit: typing.submit.unwrap_or_default(),
+            submit_gap: time(typing.gap_ms),
+            submit_retries: typing.retries.unwrap_or_default(),
+            retry_gap: time(typing.retry_gap_ms),
+            ack_timeout: time(typing.proof_ms),
             gives_proof: !signals.accepted.is_empty() || !self.says.transcript.proof.is_empty(),
             stashes: false,
             settles_within: SETTLES_WITHIN,
@@ -187,6 +197,16 @@ impl HarnessAdapter for Declared {
         let signs = &self.says.transcript;
         signs.proof.iter().any(|sign| sign.fits(&record))
             && text_at(&record, &signs.prompt).is_some_and(|text| text.contains(marker.as_str()))
+    }
+
+    fn transcript_says(&self, line: &str, text: &str, since: Timestamp) -> bool {
+        let signs = &self.says.transcript;
+        words::declared(&signs.words, &signs.at, line, text, since)
+    }
+
+    fn output_says(&self, line: &str, text: &str, since: Timestamp) -> bool {
+        let signs = &self.says.result;
+        words::declared(&signs.shows, &signs.at, line, text, since)
     }
 }
 
@@ -342,11 +362,31 @@ mod tests {
         assert_eq!(ended(&[begun, said]), OneShotResult::Cut);
         assert_eq!(ended(&[" "]), OneShotResult::Nothing);
         let gemini = harness("gemini");
-        let whole = json!({"session_id": "a-b", "response": "ok", "stats": {}});
-        let pretty = serde_json::to_vec_pretty(&whole).unwrap();
-        let OneShotResult::Ended(turn) = gemini.parse_result(&pretty) else { unreachable!() };
+        let whole = include_bytes!("../../../tests/fixtures/turns/gemini.jsonl");
+        let OneShotResult::Ended(turn) = gemini.parse_result(whole) else { unreachable!() };
+        assert_eq!(turn.session_id.unwrap().as_str(), "11111111-1111-4111-8111-111111111111");
+        assert!(!turn.is_error);
+        assert_eq!(gemini.parse_result(&whole[..whole.len() - 4]), OneShotResult::Cut);
+        // A tool that failed is no failed turn.
+        let tool = r#"{"type":"tool_result","status":"error","error":{"message":"no file"}}"#;
+        let end = |status: &str| {
+            let end = json!({"type": "result", "status": status, "error": {"message": "quota"}});
+            gemini.parse_result(format!("{tool}\n{end}").as_bytes())
+        };
+        let OneShotResult::Ended(turn) = end("success") else { unreachable!() };
+        assert!(!turn.is_error);
+        let OneShotResult::Ended(turn) = end("error") else { unreachable!() };
+        assert_eq!((turn.is_error, turn.text.as_str()), (true, "quota"));
+        // One JSON object over several lines.
+        let signs = ResultSigns {
+            ended: vec!["/response".parse().unwrap()],
+            text: vec!["/response".to_owned()],
+            ..ResultSigns::default()
+        };
+        let pretty = serde_json::to_vec_pretty(&json!({"response": "ok", "stats": {}})).unwrap();
+        let OneShotResult::Ended(turn) = parse(&signs, &pretty) else { unreachable!() };
         assert_eq!((turn.is_error, turn.text.as_str()), (false, "ok"));
-        assert_eq!(gemini.parse_result(&pretty[..pretty.len() - 4]), OneShotResult::Cut);
+        assert_eq!(parse(&signs, &pretty[..pretty.len() - 4]), OneShotResult::Cut);
     }
 
     #[test]

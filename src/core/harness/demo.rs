@@ -12,7 +12,7 @@ use super::{
     claude, hooks,
 };
 use crate::base::ids::Marker;
-use crate::core::config::HarnessName;
+use crate::core::config::{HarnessName, SubmitKey};
 use crate::core::inject::screen::{Reading, Screen};
 
 /// The demo agent. The program that starts it is this one.
@@ -60,6 +60,7 @@ impl HarnessAdapter for Demo {
 
     fn profile(&self) -> DeliverProfile {
         DeliverProfile {
+            submit: SubmitKey::Enter,
             submit_gap: Duration::from_millis(20),
             submit_retries: 3,
             retry_gap: Duration::from_millis(300),

@@ -10,7 +10,7 @@ use crate::base::ids::HarnessSessionId;
 use crate::base::text::{cap, visible, visible_lines};
 
 /// The most characters of one tool's result that are shown.
-const SHOWN: usize = 2000;
+pub(super) const SHOWN: usize = 2000;
 
 /// What a headless turn's standard output says about its end.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,22 +74,28 @@ pub(super) fn parse(stdout: &[u8]) -> OneShotResult {
     if said { OneShotResult::Cut } else { OneShotResult::Nothing }
 }
 
+/// Text with a mark in front of its first line. No control character of the
+/// agent's gets through.
+pub(super) fn said(mark: &str, text: &str) -> Vec<String> {
+    let text = visible_lines(&cap(text.trim_end(), SHOWN));
+    let indent = if mark.is_empty() { "" } else { "  " };
+    let lines = text.lines().enumerate();
+    lines
+        .map(|(number, line)| format!("{}{line}", if number == 0 { mark } else { indent }))
+        .collect()
+}
+
 /// A line of a turn's standard output as a person reads it; nothing for what
-/// says nothing to one. No control character of the agent's gets through.
-pub fn rendered(line: &str) -> Vec<String> {
+/// says nothing to one.
+pub(super) fn rendered(line: &str) -> Vec<String> {
     let Ok(value) = serde_json::from_str::<Value>(line) else {
-        return visible_lines(&cap(line, SHOWN)).lines().map(str::to_owned).collect();
+        return said("", line);
     };
     let text = |value: &Value, key: &str| {
         value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
     let mut out = Vec::new();
-    let mut say = |mark: &str, said: &str| {
-        for (number, line) in visible_lines(&cap(said.trim_end(), SHOWN)).lines().enumerate() {
-            let mark = if number == 0 { mark } else { "  " };
-            out.push(format!("{mark}{line}"));
-        }
-    };
+    let mut say = |mark: &str, text: &str| out.extend(said(mark, text));
     match text(&value, "type").as_str() {
         "assistant" => {
             let blocks = value.pointer("/message/content").and_then(Value::as_array);
@@ -128,8 +134,8 @@ pub fn rendered(line: &str) -> Vec<String> {
 }
 
 /// What a tool is asked, in one line.
-fn summary(input: &Value) -> String {
-    let known = ["command", "file_path", "pattern", "url", "query", "description"];
+pub(super) fn summary(input: &Value) -> String {
+    let known = ["command", "cmd", "file_path", "pattern", "url", "query", "description"];
     let found = known.iter().find_map(|key| input.get(key)).and_then(Value::as_str);
     visible(&cap(&found.map_or_else(|| input.to_string(), str::to_owned), 200))
 }

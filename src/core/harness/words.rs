@@ -6,6 +6,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::core::config::{RecordKind, RecordRule};
+
 /// A part that is shorter than this stands in too many texts to mean anything.
 const LONG: usize = 60;
 
@@ -39,6 +41,49 @@ pub(super) fn says(record: &str, text: &str, since: Timestamp) -> bool {
             }
         }),
         _ => false,
+    }
+}
+
+/// The same of a record of a declared harness. Without a place for its time it
+/// counts whenever it was: whoever asks knows how old the whole is.
+pub(super) fn declared(
+    rules: &[RecordRule],
+    time_at: &[String],
+    record: &str,
+    text: &str,
+    since: Timestamp,
+) -> bool {
+    if rules.is_empty() || text.trim().is_empty() {
+        return false;
+    }
+    let Ok(record) = serde_json::from_str::<Value>(record) else { return false };
+    let at = time_at.iter().find_map(|pointer| time(record.pointer(pointer)?));
+    if !time_at.is_empty() && at.is_none_or(|at| at < since) {
+        return false;
+    }
+    let text = plain(text);
+    rules.iter().filter(|rule| rule.fits(&record)).any(|rule| {
+        rule.texts(&record).into_iter().any(|value| match (rule.is, value) {
+            (RecordKind::Said, Value::String(said)) => said_so(said, &text),
+            (RecordKind::Said, Value::Array(blocks)) => {
+                let said = blocks.iter().filter_map(|block| block.get("text")?.as_str());
+                said_so(&said.collect::<Vec<_>>().join("\n"), &text)
+            }
+            // Arguments may be JSON in a text.
+            (RecordKind::Call, Value::String(call)) => match serde_json::from_str(call) {
+                Ok(input @ Value::Object(_)) => called_with(&input, &text),
+                _ => called_with(value, &text),
+            },
+            (RecordKind::Call, input) => called_with(input, &text),
+            _ => false,
+        })
+    })
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        value => Timestamp::from_millisecond(value.as_i64()?).ok(),
     }
 }
 
@@ -135,6 +180,92 @@ mod tests {
             (call(json!({ "command": "gh issue comment 1 --body \"token\"" })), "ok", false),
         ] {
             assert_eq!(is_own(&content, text), own, "{text:?} in {content}");
+        }
+    }
+
+    #[test]
+    fn a_declared_harness_is_known_by_its_own_records_and_by_no_answer_of_a_tool() {
+        use crate::core::harness::Harnesses;
+        let harnesses = Harnesses::new(&std::collections::BTreeMap::new(), None);
+        let says = |name: &str, record: &Value, text: &str| {
+            let harness = harnesses.get(&name.parse().unwrap()).unwrap();
+            let at = since("2026-11-29T11:50:01Z");
+            harness.transcript_says(&record.to_string(), text, at)
+                || harness.output_says(&record.to_string(), text, at)
+        };
+        let post = "gh issue comment 1 --body 'Done it.'";
+        let codex = |payload: Value| json!({ "timestamp": AT, "payload": payload });
+        let arguments = json!({ "cmd": post }).to_string();
+        let gemini = |args: Value, result: Value| {
+            json!({ "timestamp": AT, "type": "gemini", "content": "",
+                "toolCalls": [{ "args": args, "result": result }] })
+        };
+        let copilot =
+            |kind: &str, data: Value| json!({ "timestamp": AT, "type": kind, "data": data });
+        let opencode = |at: i64| {
+            json!({ "timestamp": at, "type": "tool_use",
+                "part": { "state": { "input": { "command": post }, "output": "tool's" } } })
+        };
+        let words = json!([{ "type": "output_text", "text": "Done it." }]);
+        let old = json!({ "timestamp": "2026-11-29T11:00:00Z",
+            "payload": { "type": "function_call", "arguments": arguments } });
+        for (name, record, text, own) in [
+            (
+                "codex",
+                codex(json!({ "type": "function_call", "arguments": arguments })),
+                "Done it.",
+                true,
+            ),
+            (
+                "codex",
+                codex(json!({ "type": "message", "role": "assistant", "content": words })),
+                "Done it.",
+                true,
+            ),
+            (
+                "codex",
+                codex(json!({ "type": "message", "role": "user", "content": words })),
+                "Done it.",
+                false,
+            ),
+            (
+                "codex",
+                codex(json!({ "type": "function_call_output", "output": post })),
+                "Done it.",
+                false,
+            ),
+            ("codex", old, "Done it.", false),
+            ("gemini", gemini(json!({ "command": post }), json!([])), "Done it.", true),
+            ("gemini", gemini(json!({}), json!([{ "x": "Done it." }])), "Done it.", false),
+            (
+                "gemini",
+                json!({ "timestamp": AT, "type": "user", "content": [{ "text": "Done it." }] }),
+                "Done it.",
+                false,
+            ),
+            (
+                "copilot",
+                copilot("tool.execution_start", json!({ "arguments": { "command": post } })),
+                "Done it.",
+                true,
+            ),
+            (
+                "copilot",
+                copilot("assistant.message", json!({ "content": "Done it." })),
+                "Done it.",
+                true,
+            ),
+            (
+                "copilot",
+                copilot("user.message", json!({ "content": "Done it." })),
+                "Done it.",
+                false,
+            ),
+            ("opencode", opencode(1_795_953_600_000), "Done it.", true),
+            ("opencode", opencode(1_795_953_600_000), "tool's", false),
+            ("opencode", opencode(1_700_000_000_000), "Done it.", false),
+        ] {
+            assert_eq!(says(name, &record, text), own, "{name}: {text:?} in {record}");
         }
     }
 

@@ -216,7 +216,8 @@ impl Injector<'_> {
         if is_late {
             return Err(TmuxError::NotLive { pane: self.pane.pane_id.clone() });
         }
-        let pressed = self.tmux.submit(spot, &self.delivery.marker).await;
+        let pressed =
+            self.tmux.submit(spot, &self.delivery.marker, self.harness.profile().submit).await;
         Checkpoint::Submit.reached();
         match pressed {
             Ok(()) => Ok(true),

@@ -193,7 +193,11 @@ impl ProcessRunner {
         let turns = Turns::of(&self.parts.paths, slug);
         let mut left =
             turns.last_of(&delivery.id, &delivery.marker).map_err(|error| error.to_string())?;
-        let mut prompt = delivery.prompt.clone();
+        let mut prompt = if self.load(slug)?.conversation_lost {
+            with_notice(&delivery.prompt)
+        } else {
+            delivery.prompt.clone()
+        };
         let mut is_second = false;
         loop {
             let record = self.load(slug)?;
@@ -233,6 +237,8 @@ impl ProcessRunner {
                             tracing::warn!(%slug, %error, "could not note a turn's end");
                         }
                     }
+                    let says_nothing = harness.identity() == Identity::Created;
+                    let conversation = conversation.map(|named| (named, says_nothing));
                     self.note_end(slug, ids, state, reason, detail.as_deref(), conversation);
                     return Ok(Delivered::Turn { state, reason, detail });
                 }
@@ -282,8 +288,17 @@ impl ProcessRunner {
         }
         let form = Form::OneShot { stream: record.runner == RunnerKind::Tmux };
         let invocation = agents.invocation(&config.routing, paths, &record, form).await?;
-        let prepared =
-            prepare::prepare(&self.parts, told, turns, &invocation, prompt, call_off).await?;
+        let shows = agents.of(&record)?.shows();
+        let prepared = prepare::prepare(
+            &self.parts,
+            told,
+            turns,
+            &invocation,
+            shows.as_deref(),
+            prompt,
+            call_off,
+        )
+        .await?;
         let Some(Prepared { turn, stdin, stdout, stderr }) = prepared else { return Ok(None) };
         // An event revives a closed session, from here on.
         if record.status == SessionStatus::Closed {
@@ -327,19 +342,16 @@ impl ProcessRunner {
         state: State,
         reason: Reason,
         detail: Option<&str>,
-        conversation: Option<HarnessSessionId>,
+        conversation: Option<(HarnessSessionId, bool)>,
     ) {
         let now = self.parts.clock.now();
         let has_arrived = state == State::Delivered;
         self.note(slug, |record| {
             if has_arrived {
-                record.conversation_started = true;
+                record.conversation_lost = false;
                 for id in ids {
                     record.note_delivery(id, now);
                 }
-            }
-            if let Some(conversation) = conversation {
-                record.harness_session_id = conversation;
             }
             // What a turn took or lacked is one thing, a session that failed another.
             let explained = || detail.unwrap_or_else(|| reason.explain()).to_owned();
@@ -350,6 +362,10 @@ impl ProcessRunner {
             } else {
                 Some(explained())
             };
+            if let Some((conversation, says_nothing)) = conversation {
+                record.goes_on_in(conversation, says_nothing);
+            }
+            record.conversation_started |= has_arrived;
             // One that was closed while no receiver ran stays so: its turn was taken up
             // for its outcome.
             if record.status != SessionStatus::Closed {

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
 use crate::base::ids::{DeliveryId, HarnessSessionId, Slug};
-use crate::core::config::{DeliverWhen, LiveConfig};
+use crate::core::config::{DeliverWhen, Identity, LiveConfig};
 use crate::core::dispatch::{Batch, Delivered, Hosting, StartFailure};
 use crate::core::harness::Harness;
 use crate::core::inject::{Outcome, Progress};
@@ -268,7 +268,7 @@ impl TmuxRunner {
         .await;
         match &result {
             Delivered::Ended(Outcome::Accepted) => {
-                self.note_accepted(slug, &batch.deliveries, &signals);
+                self.note_accepted(slug, &batch.deliveries, &signals, &live.harness);
             }
             Delivered::Ended(Outcome::Gone) => {
                 let said = self.last_words(&live.pane).await;
@@ -297,20 +297,27 @@ impl TmuxRunner {
         });
     }
 
-    fn note_accepted(&self, slug: &Slug, ids: &[DeliveryId], signals: &SignalLog) {
+    fn note_accepted(
+        &self,
+        slug: &Slug,
+        ids: &[DeliveryId],
+        signals: &SignalLog,
+        harness: &Harness,
+    ) {
         let now = self.parts.clock.now();
+        let says_nothing = harness.identity() == Identity::Created;
         self.note(slug, |record| {
             record.be(SessionStatus::Active);
             record.failure = None;
             record.blocked = None;
-            record.conversation_started = true;
             record.conversation_lost = false;
             for id in ids {
                 record.note_delivery(id, now);
             }
             if let Some(conversation) = signals.conversation() {
-                record.harness_session_id = conversation.clone();
+                record.goes_on_in(conversation.clone(), says_nothing);
             }
+            record.conversation_started = true;
         });
     }
 

@@ -4,6 +4,7 @@
 //! tmux 3.3a) or that is not the pane we mean.
 
 use crate::base::ids::Marker;
+use crate::core::config::SubmitKey;
 
 use super::{Look, Pane, Tmux, TmuxError, is_absent};
 
@@ -49,15 +50,16 @@ impl Tmux {
         self.type_guarded(spot.into(), &buffer, "-p -r", NOT_IN_MODE, text, 0).await
     }
 
-    /// Presses the submit key: a carriage return of its own, which reaches the
-    /// program even while a person scrolls in the pane.
+    /// Presses the submit key: in a paste of its own, which reaches the program even
+    /// while a person scrolls in the pane.
     pub async fn submit<'a>(
         &self,
         spot: impl Into<Spot<'a>>,
         marker: &Marker,
+        key: SubmitKey,
     ) -> Result<(), TmuxError> {
         let buffer = format!("the-loop-{marker}-submit");
-        self.type_guarded(spot.into(), &buffer, "-r", "1", "\r", 0).await
+        self.type_guarded(spot.into(), &buffer, "-r", "1", &key.bytes(), 0).await
     }
 
     /// Puts the draft in the input box aside (`^S`), or brings it back into an

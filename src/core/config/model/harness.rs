@@ -10,6 +10,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::record::{RecordRule, Sign};
+use super::submit::SubmitKey;
+
 /// What a harness's name looks like.
 const NAME: &str = "^[a-z][a-z0-9-]{0,31}$";
 
@@ -92,62 +95,6 @@ impl FromStr for DeclaredName {
     }
 }
 
-/// A JSON value of a record that says something: `/pointer` is there and not
-/// null, `/pointer=value` has that value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sign {
-    pointer: String,
-    value: Option<String>,
-}
-
-impl Sign {
-    /// Whether a record has it.
-    pub fn fits(&self, record: &Value) -> bool {
-        let Some(found) = record.pointer(&self.pointer) else { return false };
-        match &self.value {
-            None => !found.is_null(),
-            Some(value) => match found {
-                Value::String(text) => text == value,
-                Value::Bool(found) => value.parse() == Ok(*found),
-                Value::Number(found) => {
-                    value.parse().is_ok_and(|value: serde_json::Number| value == *found)
-                }
-                _ => false,
-            },
-        }
-    }
-}
-
-impl fmt::Display for Sign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.pointer)?;
-        match &self.value {
-            Some(value) => write!(f, "={value}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A text is no [`Sign`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a sign is a JSON pointer, or one with a value, as in `/type=result`")]
-pub struct InvalidSign;
-
-impl FromStr for Sign {
-    type Err = InvalidSign;
-
-    fn from_str(text: &str) -> Result<Self, InvalidSign> {
-        let (pointer, value) = match text.split_once('=') {
-            Some((pointer, value)) => (pointer, Some(value.to_owned())),
-            None => (text, None),
-        };
-        if !pointer.starts_with('/') || pointer.len() < 2 {
-            return Err(InvalidSign);
-        }
-        Ok(Self { pointer: pointer.to_owned(), value })
-    }
-}
-
 macro_rules! as_text {
     ($($name:ident: $pattern:expr),+) => {$(
         impl Serialize for $name {
@@ -179,7 +126,9 @@ macro_rules! as_text {
     )+};
 }
 
-as_text!(HarnessName: NAME, DeclaredName: NAME, Sign: "^/");
+pub(super) use as_text;
+
+as_text!(HarnessName: NAME, DeclaredName: NAME);
 
 /// `harnesses.<name>.identity`: whence the id of a conversation comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -230,6 +179,8 @@ pub struct DeclaredHarness {
     pub trust: Vec<String>,
     /// Files that it needs, by path, each with its content as JSON.
     pub files: BTreeMap<String, Value>,
+    /// What it would ask in a home in which it never ran.
+    pub first_run: Vec<FirstRun>,
     /// How it says that it will not go on with a conversation, or begin it.
     pub refusals: Refusals,
     /// What its signals mean.
@@ -242,6 +193,22 @@ pub struct DeclaredHarness {
     pub screen: ScreenSigns,
     /// How a prompt is typed into it.
     pub typing: Typing,
+}
+
+/// `harnesses.<name>.firstRun[]`: a question that it asks until a file of it holds
+/// the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct FirstRun {
+    /// What it asks, as in `how to authenticate`.
+    pub asks: String,
+    /// The file that holds the answer.
+    pub file: String,
+    /// What the file holds then.
+    pub holds: Vec<Sign>,
+    /// What `doctor --fix` may add to the file, as JSON; `{cwd}` is the directory that
+    /// sessions start in. It also holds for what is below one that is there.
+    pub adds: Value,
 }
 
 /// `harnesses.<name>.refusals`: texts of a refusal.
@@ -288,6 +255,11 @@ pub struct TranscriptSigns {
     pub proof: Vec<Sign>,
     /// Where the prompt stands in such a line.
     pub prompt: Vec<String>,
+    /// Where the time of a line stands, as in RFC 3339 or in milliseconds.
+    pub at: Vec<String>,
+    /// The lines with the agent's own words and calls: a comment that it posted
+    /// without its marker is known by them.
+    pub words: Vec<RecordRule>,
 }
 
 /// `harnesses.<name>.result`: what a turn without a terminal prints: one JSON
@@ -303,6 +275,11 @@ pub struct ResultSigns {
     pub conversation: Vec<String>,
     /// Where its words stand.
     pub text: Vec<String>,
+    /// Where the time of a record stands, as in RFC 3339 or in milliseconds.
+    pub at: Vec<String>,
+    /// What its records show to people, and the agent's own words in them. A record
+    /// that no rule is about is shown as it is.
+    pub shows: Vec<RecordRule>,
 }
 
 /// `harnesses.<name>.screen`: what its screen shows. Texts are compared without
@@ -322,6 +299,8 @@ pub struct ScreenSigns {
     pub more_above: Option<String>,
     /// Texts while it asks something.
     pub dialog: Vec<String>,
+    /// Texts of a question of its first run: also just above the input.
+    pub first_run: Vec<String>,
     /// Texts while something else has the keys.
     pub overlay: Vec<String>,
     /// Whether an empty input says that it is ready: its first signal comes only
@@ -333,6 +312,8 @@ pub struct ScreenSigns {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Typing {
+    /// The key that submits. Else `Enter`.
+    pub submit: Option<SubmitKey>,
     /// Milliseconds between the text being seen and the submit key. Else 300.
     pub gap_ms: Option<u32>,
     /// How often the submit key may be repeated. Else 3.
@@ -365,6 +346,7 @@ impl DeclaredHarness {
             resume_one_shot: pick(&self.resume_one_shot, &base.resume_one_shot),
             trust: pick(&self.trust, &base.trust),
             files: pick(&self.files, &base.files),
+            first_run: pick(&self.first_run, &base.first_run),
             refusals: pick(&self.refusals, &base.refusals),
             signals: pick(&self.signals, &base.signals),
             transcript: pick(&self.transcript, &base.transcript),
@@ -372,6 +354,24 @@ impl DeclaredHarness {
             screen: pick(&self.screen, &base.screen),
             typing: pick(&self.typing, &base.typing),
         }
+    }
+
+    /// This declaration with what is taken where it says nothing.
+    #[must_use]
+    pub fn whole(&self, name: &DeclaredName) -> Self {
+        let mut whole = self.clone();
+        whole.program.get_or_insert_with(|| name.to_string());
+        if whole.probe.is_empty() {
+            whole.probe = vec!["--version".to_owned()];
+        }
+        whole.identity.get_or_insert_default();
+        let typing = &mut whole.typing;
+        typing.submit.get_or_insert_default();
+        typing.gap_ms.get_or_insert(300);
+        typing.retries.get_or_insert(3);
+        typing.retry_gap_ms.get_or_insert(1500);
+        typing.proof_ms.get_or_insert(8000);
+        whole
     }
 
     /// What is missing in it, in a sentence.
@@ -393,8 +393,6 @@ impl DeclaredHarness {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -406,24 +404,6 @@ mod tests {
         assert!(matches!(&own, HarnessName::Declared(name) if name.as_str() == "my-agent2"));
         for name in ["", "-x", "2x", "My", "a b", "a/b", "a.b", &"a".repeat(33)] {
             assert!(name.parse::<HarnessName>().is_err(), "{name:?}");
-        }
-    }
-
-    #[test]
-    fn a_sign_is_a_value_or_that_there_is_one() {
-        let record = json!({"type": "end", "item": {"n": 3, "none": null}});
-        for (sign, fits) in [
-            ("/type=end", true),
-            ("/type=en", false),
-            ("/item/n=3", true),
-            ("/item/n", true),
-            ("/item/none", false),
-            ("/item/other", false),
-        ] {
-            assert_eq!(sign.parse::<Sign>().unwrap().fits(&record), fits, "{sign}");
-        }
-        for text in ["", "type=end", "/", "=x"] {
-            assert!(text.parse::<Sign>().is_err(), "{text:?}");
         }
     }
 

@@ -13,6 +13,8 @@ use crate::core::inject::screen::{
 const DIALOG_ROWS: usize = 16;
 /// How many rows above the input say that it works.
 const BUSY_ROWS: usize = 4;
+/// What a question of a first run is told with.
+const FIRST_RUN: &str = "first run: ";
 /// What boxes and rules are drawn with.
 const STROKES: [char; 14] = ['─', '━', '│', '┃', '╭', '╮', '╰', '╯', '┌', '┐', '└', '┘', '▀', '▄'];
 
@@ -29,6 +31,9 @@ pub(in crate::core::harness) fn read(signs: &ScreenSigns, screen: &Screen<'_>) -
     };
     let below_it = lower(&rows[input.last + 1..]);
     let near = format!("{}\n{below_it}", lower(last_of(&rows[..input.first], BUSY_ROWS)));
+    if let Some(text) = signs.first_run.iter().find(|text| near.contains(&text.to_lowercase())) {
+        return Reading::without_box(Activity::Dialog { what: format!("{FIRST_RUN}{text}") });
+    }
     if let Some(text) = signs.dialog.iter().find(|text| below_it.contains(&text.to_lowercase())) {
         return Reading::without_box(Activity::Dialog { what: text.clone() });
     }
@@ -46,6 +51,10 @@ pub(in crate::core::harness) fn read(signs: &ScreenSigns, screen: &Screen<'_>) -
 
 /// What has the keys when no input is found.
 fn without_input(signs: &ScreenSigns, texts: &str, rows: &[Row], title: &str) -> Activity {
+    if let Some(text) = signs.first_run.iter().find(|text| texts.contains(&text.to_lowercase())) {
+        let asked = question(last_of(rows, DIALOG_ROWS), text);
+        return Activity::Dialog { what: format!("{FIRST_RUN}{asked}") };
+    }
     if let Some(text) = signs.dialog.iter().find(|text| texts.contains(&text.to_lowercase())) {
         return Activity::Dialog { what: question(last_of(rows, DIALOG_ROWS), text) };
     }
@@ -274,6 +283,50 @@ mod tests {
             let asks = Activity::Dialog { what: dialog.to_owned() };
             let seen = recorded(harness, version, "dialog");
             assert_eq!((seen.activity, seen.input), (asks, InputBox::Absent), "{harness}");
+        }
+    }
+
+    /// As they were drawn in a fresh home.
+    #[test]
+    fn a_question_of_a_first_run_is_told_as_one() {
+        let box_of = |lines: &[&str]| {
+            let lines: Vec<_> = lines.iter().map(|line| format!("│ {line:<60} │")).collect();
+            format!("╭{0}╮\n{1}\n╰{0}╯\n", "─".repeat(62), lines.join("\n"))
+        };
+        let gemini = box_of(&[
+            "? Get started",
+            "",
+            "  How would you like to authenticate for this project?",
+            "",
+            "  ● 1. Sign in with Google",
+            "    2. Use Gemini API Key",
+            "    3. Vertex AI",
+            "",
+            "  (Use Enter to select)",
+        ]);
+        let key = box_of(&["Enter Gemini API Key", "", "Paste your API key here"]);
+        let trust = box_of(&[
+            "Confirm folder trust",
+            "Do you trust the files in this folder?",
+            "",
+            "❯ 1. Yes",
+            "  2. Yes, and remember this folder for future sessions",
+        ]);
+        let rule = "─".repeat(60);
+        let login = format!(
+            "Please use /login to sign in to use Copilot\n\n ~/p\n{rule}\n❯\n{rule}\n ← open\n"
+        );
+        for (harness, text, cursor, asks) in [
+            ("gemini", &gemini, (0, 9), "How would you like to authenticate for this project?"),
+            ("gemini", &key, (0, 3), "enter gemini api key"),
+            ("copilot", &trust, (2, 4), "Do you trust the files in this folder?"),
+            ("copilot", &login, (2, 4), "please use /login to sign in"),
+        ] {
+            let signs = &shipped()[&harness.parse().unwrap()].screen;
+            let reading = read(signs, &Screen { text, cursor, columns: 120, title: "" });
+            let what = format!("first run: {asks}");
+            assert_eq!(reading.activity, Activity::Dialog { what }, "{harness}");
+            assert!(!reading.is_ready());
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::base::ids::{HarnessSessionId, Marker};
 use crate::base::text::{cap, visible};
-use crate::core::harness::{Harness, OneShotResult, rendered};
+use crate::core::harness::{Harness, OneShotResult, Rendering};
 use crate::core::outcome::{Reason, State};
 use crate::state::turns::Turn;
 use crate::state::turns::output::{self, MAX_OUTPUT};
@@ -64,7 +64,8 @@ pub(super) fn judge(
     let stderr = output::newest(&turn.stderr(), MAX_OUTPUT).unwrap_or_default();
     let result = harness.parse_result(&stdout);
     let is_taken = signals.has_taken(marker);
-    let said = if stderr.is_empty() { last_words_of_turn(&stdout) } else { last_words(&stderr) };
+    let said =
+        if stderr.is_empty() { last_words_of_turn(harness, &stdout) } else { last_words(&stderr) };
     let how = how(ending, &said);
     let ended = |state, reason, detail: String| Verdict::Ended {
         state,
@@ -144,10 +145,13 @@ fn how(ending: &Ending, said: &str) -> String {
 }
 
 /// What a turn printed last, as a person reads it.
-fn last_words_of_turn(stdout: &[u8]) -> String {
+fn last_words_of_turn(harness: &Harness, stdout: &[u8]) -> String {
     let tail = &stdout[stdout.len().saturating_sub(LAST_WORDS * 16)..];
     let text = String::from_utf8_lossy(tail);
-    last_words(text.lines().flat_map(rendered).collect::<Vec<_>>().join("\n").as_bytes())
+    let mut rendering = Rendering::new(harness.shows());
+    let mut lines: Vec<_> = text.lines().flat_map(|line| rendering.line(line)).collect();
+    lines.extend(rendering.end());
+    last_words(lines.join("\n").as_bytes())
 }
 
 fn last_words(bytes: &[u8]) -> String {
@@ -202,6 +206,7 @@ mod tests {
                 marker: None,
                 what: String::new(),
                 began: Timestamp::UNIX_EPOCH,
+                shows: None,
             };
             let turn = Turns::in_dir(&dir.path().join("t")).begin(&about, prompt).unwrap();
             for path in [turn.stdout(), turn.stderr()] {

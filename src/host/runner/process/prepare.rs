@@ -12,6 +12,7 @@ use crate::base::checkpoint::Checkpoint;
 use crate::base::failure::chain;
 use crate::base::files::atomic;
 use crate::base::process::Invocation;
+use crate::core::config::RecordRule;
 use crate::core::outcome::{Reason, State};
 use crate::state::inbox::InboxError;
 use crate::state::turns::{About, Turn, Turns};
@@ -36,11 +37,12 @@ pub(super) async fn prepare(
     told: &Told,
     turns: &Turns,
     invocation: &Invocation,
+    shows: Option<&[RecordRule]>,
     prompt: &str,
     call_off: &CancellationToken,
 ) -> Result<Option<Prepared>, String> {
     loop {
-        match once(parts, told, turns, invocation, prompt).await {
+        match once(parts, told, turns, invocation, shows, prompt).await {
             Ok(prepared) => return Ok(Some(prepared)),
             Err(Trouble { text, passes: true }) => {
                 tracing::error!(delivery = %told.whole.id, error = text, "a turn waits for the disk");
@@ -59,6 +61,7 @@ async fn once(
     told: &Told,
     turns: &Turns,
     invocation: &Invocation,
+    shows: Option<&[RecordRule]>,
     prompt: &str,
 ) -> Result<Prepared, Trouble> {
     parts.inbox.record(told.steps(State::Injecting, Reason::TurnRunning, None)).await?;
@@ -68,6 +71,7 @@ async fn once(
         marker: Some(told.whole.marker.clone()),
         what: what_happened(prompt),
         began: parts.clock.now(),
+        shows: shows.map(<[_]>::to_vec),
     };
     let turn = turns.begin(&about, prompt)?;
     let stored = serde_json::to_vec(&invocation.stored()).map_err(io::Error::from)?;

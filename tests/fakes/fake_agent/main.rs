@@ -17,6 +17,8 @@
     reason = "a program of the tests: it stops at the first surprise"
 )]
 
+mod printed;
+
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -31,13 +33,16 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Script {
-    /// `exit-at-start`, `refuses-resume`, `mute`, `never-ends`, `never-ready`.
+    /// `exit-at-start`, `refuses-resume`, `mute`, `never-ends`, `never-ready`,
+    /// `first-run`.
     mode: String,
     turn_ms: Option<u64>,
     exit_code: Option<i32>,
     say: Option<String>,
     dialog_after_ms: Option<u64>,
     version: Option<String>,
+    /// Whether it posts a comment in each turn.
+    words: bool,
     creates: Option<String>,
     prompts: Option<PathBuf>,
 }
@@ -113,7 +118,7 @@ fn args(kind: Kind) -> Args {
                 args.id = words.next().cloned();
                 args.resume = true;
             }
-            (Kind::Gemini, "-o") => args.headless = words.next().unwrap() == "json",
+            (Kind::Gemini, "-o") => args.headless = words.next().unwrap() == "stream-json",
             (Kind::Gemini, "--skip-trust") => args.trust = true,
             (Kind::Copilot, "--resume") => {
                 args.id = Some(value.to_owned());
@@ -272,6 +277,16 @@ impl Fake {
         let file = self.record_of(&id);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         append(&file, &json!({ "prompt": prompt }));
+        if let Some(record) = printed::record(self.kind).filter(|_| self.script.words) {
+            let file = match self.kind {
+                Kind::Copilot => {
+                    self.home.join(".copilot/session-state").join(&id).join("events.jsonl")
+                }
+                _ => file,
+            };
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            append(&file, &record);
+        }
         self.note(&json!({ "prompt": prompt, "session": id, "headless": self.args.headless }));
         if !self.begun {
             self.begun = true;
@@ -324,34 +339,8 @@ impl Fake {
             std::thread::sleep(Duration::from_hours(1));
         }
         std::thread::sleep(self.turn());
-        match self.kind {
-            Kind::Codex => {
-                let item = json!({ "type": "agent_message", "text": "done" });
-                println!("{}", json!({ "type": "item.completed", "item": item }));
-                println!("{}", json!({ "type": "turn.completed", "usage": {} }));
-            }
-            Kind::Gemini => {
-                let whole = json!({ "session_id": id, "response": "done", "stats": {} });
-                println!("{}", serde_json::to_string_pretty(&whole).unwrap());
-            }
-            Kind::Copilot => {
-                println!(
-                    "{}",
-                    json!({ "type": "assistant.message", "data": { "content": "done" } })
-                );
-                println!("{}", json!({ "type": "result", "sessionId": id, "exitCode": 0 }));
-            }
-            Kind::Opencode => {
-                let part = json!({ "type": "text", "text": "done" });
-                println!("{}", json!({ "type": "text", "sessionID": id, "part": part }));
-                let part = json!({ "type": "step-finish", "reason": "stop", "cost": 0 });
-                println!("{}", json!({ "type": "step_finish", "sessionID": id, "part": part }));
-            }
-            Kind::Cursor => println!(
-                "{}",
-                json!({ "type": "result", "subtype": "success", "is_error": false,
-                    "duration_ms": 5, "result": "done", "session_id": id })
-            ),
+        for record in printed::turn(self.kind, &id, self.script.words) {
+            println!("{record}");
         }
         // Without a terminal Cursor's runs no hook of a prompt.
         self.end_turn();
@@ -441,7 +430,7 @@ impl Fake {
         tcsetattr(&stdin, OptionalActions::Now, &raw).unwrap();
         let keys = read_keys();
         print("\x1b[?2004h\x1b[?1049h");
-        self.in_dialog = self.script.mode == "never-ready";
+        self.in_dialog = ["never-ready", "first-run"].contains(&self.script.mode.as_str());
         self.draw();
         if self.kind == Kind::Gemini && !self.in_dialog {
             self.hook("SessionStart", json!({ "source": "startup" }));
@@ -605,6 +594,10 @@ impl Fake {
         if self.in_dialog {
             out.push_str("\r\n");
             out.push_str(match self.kind {
+                Kind::Gemini if self.script.mode == "first-run" => {
+                    "│   How would you like to authenticate for this project?\r\n│\r\n\
+                     │   ● 1. Sign in with Google\r\n│     2. Use Gemini API Key"
+                }
                 Kind::Codex => "  Would you like to run the following command?\r\n\r\n› 1. Yes, proceed (y)\r\n  2. No\r\n\r\n  Press enter to confirm or esc to cancel",
                 Kind::Gemini => "│ Allow execution of [Shell]?\r\n│ ● 1. Allow once\r\n│   2. No (esc)",
                 Kind::Copilot => "│ Do you want to run this command?\r\n│ ❯ 1. Yes\r\n│   2. No\r\n│ ↑/↓ to navigate · enter to select · esc to cancel",
