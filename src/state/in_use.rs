@@ -32,8 +32,9 @@ use crate::core::config::Config;
 
 /// The file in the registry's directory that names the state directory.
 const NOTE: &str = ".state.json";
-/// The lock of those who change the registry or its note.
-const LOCK: &str = ".lock";
+/// Who is about to write the note holds this file's lock. Not the registry's own: by
+/// its absence a registry that was swept is known.
+const CLAIM: &str = ".state.lock";
 /// Bytes of a note that are read.
 const MAX_BYTES: u64 = 64 * 1024;
 /// Whoever only looks at the lock holds it for a moment.
@@ -170,7 +171,7 @@ impl StatePaths {
         other: impl FnOnce() -> Option<Option<Elsewhere>>,
     ) -> Result<(), ClaimError> {
         private_dir(&self.registry).map_err(|error| self.io(error))?;
-        let _lock = LockFile::acquire(&self.registry.join(LOCK))
+        let _lock = LockFile::acquire(&self.registry.join(CLAIM))
             .map_err(|error| self.io(io::Error::other(error)))?;
         match other() {
             Some(found) => Err(self.in_use(found)),

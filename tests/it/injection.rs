@@ -59,6 +59,13 @@ async fn injections(script: Value, person: Person, end: End) {
         stage.attach().await;
     }
     let events = if end == End::Delivered { each() } else { each().min(3) };
+    if matches!(end, End::ThenTold(..)) {
+        // Else those behind it may be told together with it.
+        eventually("the start is told", async || {
+            (stage.state("e-0").0 == "delivered").then_some(())
+        })
+        .await;
+    }
     let mut sent = BTreeMap::new();
     let mut acted = Vec::new();
     for n in 1..events {
