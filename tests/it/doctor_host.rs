@@ -269,7 +269,7 @@ async fn a_set_up_is_offered_the_installs_and_is_silent_when_all_is_well() {
     let folder = test_tool("ttyd").parent().unwrap().display().to_string();
     let of = |mirror: &str| {
         let mut vars = place.vars("/usr/bin:/bin");
-        vars.push(("THE_LOOP_MIRROR".into(), mirror.into()));
+        vars.push(("THE_LOOP_MIRROR", mirror.into()));
         Env::fixed(vars, place.path("home"), env!("CARGO_BIN_EXE_the-loop"))
     };
     let (env, dirs) = (of(&format!("file://{folder}")), place.dirs("/usr/bin:/bin"));
