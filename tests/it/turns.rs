@@ -26,12 +26,13 @@ enum Kill {
 
 /// How an agent ends, and what it leaves: its script, and whether that has a
 /// result.
-const ENDINGS: [(&str, i32, bool); 5] = [
+const ENDINGS: [(&str, i32, bool); 6] = [
     ("idle", 0, true),
     ("exit-after", 0, false),
     ("exit-after", 1, false),
     ("killed-after", 0, false),
     ("cut-json", 0, false),
+    ("failed-turn", 0, false),
 ];
 
 /// What an agent tells of the prompt that it took: hook, transcript.
@@ -88,7 +89,7 @@ async fn they_end(world: &World) {
 }
 
 async fn no_turn_is_run_twice(kill: Kill) {
-    let mut world = world("maxConcurrentDispatches: 20");
+    let mut world = world("maxConcurrentDispatches: 24");
     let cases = cases(&world);
     let mark = world.home.join("frozen");
     if kill == Kill::AtTheSpawn {
@@ -143,7 +144,8 @@ async fn no_turn_is_run_twice(kill: Kill) {
         assert!(matches!(world.post(&id, "issue_comment", &comment).await, 200 | 202));
         let (state, reason, detail) = ends(&world, &id).await;
         let wanted = match (has_result, has_proof) {
-            (true, _) => ("delivered", "accepted"),
+            (true, true) => ("delivered", "accepted"),
+            (true, false) => ("delivered", "accepted-by-result"),
             (false, true) => ("delivered", "accepted-without-result"),
             (false, false) => ("unproven", "no-signal"),
         };

@@ -230,7 +230,7 @@ impl ProcessRunner {
                     let conversation =
                         conversation.or_else(|| (!is_ours).then(by_signal).flatten());
                     Checkpoint::Acknowledge.reached();
-                    if reason != Reason::Accepted {
+                    if !judge::has_result(reason) {
                         let detail = detail.clone().unwrap_or_default();
                         let end = End { reason: reason.to_string(), detail };
                         if let Err(error) = turn.note_end(&end) {
@@ -357,7 +357,7 @@ impl ProcessRunner {
             let explained = || detail.unwrap_or_else(|| reason.explain()).to_owned();
             let failed = state == State::Failed;
             record.failure = failed.then(explained);
-            record.last_turn = if reason == Reason::Accepted {
+            record.last_turn = if judge::has_result(reason) {
                 detail.map(str::to_owned)
             } else {
                 Some(explained())
