@@ -46,6 +46,10 @@ pub struct Status {
     /// Where the web terminal is, when it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web_url: Option<String>,
+    /// The socket of the tmux server that it works with, when that is not the
+    /// user's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tmux_socket: Option<String>,
     /// The configuration file it runs with.
     pub config: String,
     /// Whether that file is another one now than was read.

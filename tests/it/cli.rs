@@ -147,6 +147,21 @@ fn a_wrong_command_line_is_exit_2_and_names_the_nearest() {
         writeln!(out, "{args:?}\n{said}\n").unwrap();
     }
     snapshot("cli_usage", &out);
+    // A value and its reason may be of any length; the lines are not.
+    let long = "no/such/place".repeat(9);
+    for args in [
+        &["doctor", "--uninstall", "nosuch"][..],
+        &["init", "--repo", &format!("octo cat/{}", "wide ".repeat(30))],
+        &["init", "--github", "--yes", "--harness", "demo", "--runner", &long],
+        &["gh-webhook", "start", "--runner", "neither one nor the other, but something else"],
+    ] {
+        let output = place.command(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        for line in said.lines().filter(|line| !line.contains(&long)) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
+use super::status::socket_option;
 use crate::base::clock::Clock;
 use crate::base::failure::Failure;
 use crate::base::process::Household;
@@ -20,7 +21,6 @@ use crate::core::config::{HarnessName, RunnerKind, variable_shown};
 use crate::doctor::tool::{Tool, ToolId};
 use crate::doctor::{self, Finding};
 use crate::host::agents::Agents;
-use crate::host::tmux::{Server, Tmux};
 use crate::serve::daemon::{Daemon, Setup};
 use crate::serve::receiver::Secret;
 use crate::serve::reload::Reloader;
@@ -113,13 +113,9 @@ async fn foreground(
 ) -> Result<ExitCode, Failure> {
     start_log();
     let setup = Box::pin(check(context, args, loaded, read)).await?;
-    let place = match (setup.config.routing.runner, setup.tmux.as_ref().map(Tmux::server)) {
-        (RunnerKind::Tmux, Some(Server::Socket(path))) => {
-            format!("Sessions are in tmux (tmux -S {})", path.display())
-        }
-        (RunnerKind::Tmux, _) => "Sessions are in tmux".to_owned(),
-        (RunnerKind::Process, _) => "Sessions are headless".to_owned(),
-    };
+    let socket = setup.tmux.as_ref().and_then(|tmux| tmux.server().socket());
+    let socket = socket.map(|path| path.to_string_lossy().into_owned());
+    let place = place_of(setup.config.routing.runner.as_str(), socket.as_deref());
     let users = setup.config.routing.authorized_users.is_empty();
     let daemon = Daemon::bind(setup).await?;
     for broken in daemon.broken_sessions() {
@@ -145,6 +141,15 @@ async fn foreground(
         tokio::select! { () = watch => {}, () = stop.cancelled() => {} }
     });
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Where new sessions are, and how a person comes to them.
+fn place_of(runner: &str, socket: Option<&str>) -> String {
+    match socket {
+        _ if runner != RunnerKind::Tmux.as_str() => "Sessions are headless".to_owned(),
+        Some(socket) => format!("Sessions are in tmux ({})", socket_option(socket)),
+        None => "Sessions are in tmux".to_owned(),
+    }
 }
 
 /// Finds out whether everything is there, before anything is opened.
@@ -210,14 +215,10 @@ async fn check(
         },
         None => None,
     };
-    if let Some(tmux) = tmux.as_ref().filter(|_| in_tmux) {
-        let socket = match tmux.server() {
-            Server::Socket(socket) => Some(socket.as_path()),
-            Server::Default => None,
-        };
-        if let Some(fault) = doctor::socket_fault(&context.env, socket) {
-            return Err(not_ready(&fault));
-        }
+    if let Some(tmux) = tmux.as_ref().filter(|_| in_tmux)
+        && let Some(fault) = doctor::socket_fault(&context.env, tmux.server().socket())
+    {
+        return Err(not_ready(&fault));
     }
     let git = match report.tool(ToolId::Git) {
         Some(tool) => Some(tool.clone()),
@@ -317,5 +318,6 @@ async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCo
         status.pid,
         loaded.paths.log().display()
     ));
+    context.printer.note(&place_of(&status.runner, status.tmux_socket.as_deref()));
     Ok(ExitCode::SUCCESS)
 }
