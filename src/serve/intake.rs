@@ -271,8 +271,7 @@ impl Intake {
             _ => (None, false),
         };
         // What comes after the close revives it; what was there before does not.
-        let is_late = session.as_ref().is_some_and(|session| is_behind(session, delivery));
-        if message.is_some() && is_late {
+        if message.is_some() && session.as_ref().is_some_and(|s| is_behind(s, delivery)) {
             return closed_before(delivery, item);
         }
         let is_first = is_start && session.is_none();
