@@ -53,6 +53,7 @@ mod reload;
 mod routing;
 mod schema;
 mod service;
+mod status;
 mod strangers;
 mod stream;
 mod support;
