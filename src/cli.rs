@@ -25,10 +25,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::base::env::Env;
 use crate::base::failure::{Failure, Kind};
 use crate::base::terminal::Printer;
+use crate::base::text::push_wrapped;
+
+/// The width of what people read.
+const WIDTH: usize = 80;
 
 /// The heading of the options that every command has.
 const GLOBAL: &str = "Options of every command";
@@ -114,7 +119,7 @@ pub fn main(env: Env) -> ExitCode {
         Err(error) => {
             // Help and version are "errors" with exit code 0 here.
             let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-            return match error.print() {
+            return match print(&error) {
                 // `the-loop --help | head -1` is no failure either.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
                 _ => code,
@@ -125,13 +130,29 @@ pub fn main(env: Env) -> ExitCode {
     match run(&context, cli.command) {
         Ok(code) => code,
         Err(failure) => {
-            if failure.kind() != Kind::BrokenPipe {
-                let text = failure.render(cli.verbose);
+            let kind = failure.kind();
+            if kind != Kind::BrokenPipe {
+                let text = failure.wrapped(WIDTH).render(cli.verbose);
                 let _ = write!(context.printer.err(), "{text}");
             }
-            ExitCode::from(failure.kind().exit_code())
+            ExitCode::from(kind.exit_code())
         }
     }
+}
+
+/// Prints what the parser says. It breaks the lines of its help, and not those of
+/// its errors, which may hold a value and a reason of any length.
+fn print(error: &clap::Error) -> io::Result<()> {
+    let text = error.render().to_string();
+    if !error.use_stderr() || text.lines().all(|line| line.width() <= WIDTH) {
+        return error.print();
+    }
+    let mut broken = String::new();
+    for line in text.lines() {
+        let head: String = line.chars().take_while(|c| *c == ' ').collect();
+        push_wrapped(&mut broken, &head, head.len() + 2, line, WIDTH);
+    }
+    io::stderr().write_all(broken.as_bytes())
 }
 
 fn run(context: &Context, command: Command) -> Result<ExitCode, Failure> {

@@ -26,7 +26,6 @@ use crate::base::text::visible;
 use crate::core::config::{HarnessName, RunnerKind, SpawnPolicy, Starter, variable_shown};
 use crate::core::harness::Harnesses;
 use crate::doctor;
-use crate::doctor::install::source::Source;
 use crate::state::config_file::{self, dangles, is_there};
 use crate::state::paths::StatePaths;
 
@@ -167,6 +166,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
 
 async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let printer = context.printer;
+    context.in_a_directory()?;
     let dirs = context.dirs()?;
     let found = Found::look(context, &dirs).await;
     let root = found.root.clone().unwrap_or_else(|| context.env.cwd().to_path_buf());
@@ -257,15 +257,13 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         project: &doctor::Project::default(),
         only: &[],
     };
-    let source = Source::choose(&context.env, None)
-        .map_err(|error| Failure::refused("tools cannot be installed").because(error))?;
     // Without a person to ask, what is missing is said and nothing is fetched.
     let asks = !args.yes && printer.can_ask();
     let mut agree =
         |question: &str| asks && ask(printer, question, "yes", read_yes).unwrap_or_default();
     let notes = Notes::new(context);
     let household = Household::enter();
-    let is_ready = Box::pin(doctor::offer_installs(&request, &source, &notes, &mut agree)).await;
+    let is_ready = Box::pin(doctor::offer_installs(&request, &notes, &mut agree)).await;
     drop(household);
     if !is_ready {
         printer.note("\nThis host is not ready yet; `the-loop doctor` looks again.");

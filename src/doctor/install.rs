@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-pub use self::advice::advice;
+pub use self::advice::{END_IT, advice};
 pub use self::error::InstallError;
 use self::error::file_error;
 use self::fetch::Fetched;

@@ -5,6 +5,7 @@ use super::install::source::Source;
 use super::install::{Progress, pick};
 use super::repair::{Repair, Workshop};
 use super::{Request, examine};
+use crate::base::failure::chain;
 
 /// Examines this host for what is needed. What is missing is said through
 /// `progress`; `ask` is given one question for each build that can be installed,
@@ -12,7 +13,6 @@ use super::{Request, examine};
 /// the end.
 pub async fn offer_installs(
     request: &Request<'_>,
-    source: &Source,
     progress: &dyn Progress,
     ask: &mut dyn FnMut(&str) -> bool,
 ) -> bool {
@@ -20,11 +20,19 @@ pub async fn offer_installs(
     let report = examine(env, dirs, tools, needs).await;
     let Some(text) = report.errors_text() else { return true };
     progress.say(text.trim_end());
-    let workshop = Workshop { env, dirs, host: report.host(), source, progress };
+    // Where builds come from is of no interest before one would be fetched.
+    let source = match Source::choose(env, None) {
+        Ok(source) => source,
+        Err(error) => {
+            progress.say(&format!("nothing can be installed so: {}", chain(&error)));
+            return false;
+        }
+    };
+    let workshop = Workshop { env, dirs, host: report.host(), source: &source, progress };
     let mut is_changed = false;
     for repair in report.findings().iter().filter_map(|found| found.fix.as_ref()) {
         let Repair::Install { id, version } = repair else { continue };
-        let picked = pick(*id, report.host(), Some(version), source, progress);
+        let picked = pick(*id, report.host(), Some(version), &source, progress);
         let version = picked.map_or(version.as_str(), |pin| pin.version.as_str());
         let repair = &Repair::Install { id: *id, version: version.to_owned() };
         if !ask(&format!("Install {} {version} into a directory of the-loop's own?", id.as_str())) {

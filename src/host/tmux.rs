@@ -47,6 +47,16 @@ pub enum Server {
     Socket(PathBuf),
 }
 
+impl Server {
+    /// The socket, where it is not the user's own server.
+    pub fn socket(&self) -> Option<&Path> {
+        match self {
+            Self::Socket(path) => Some(path),
+            Self::Default => None,
+        }
+    }
+}
+
 /// A tmux server, reached through the binary that the doctor found.
 #[derive(Debug, Clone)]
 pub struct Tmux {

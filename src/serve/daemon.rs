@@ -257,6 +257,8 @@ impl Daemon {
             gate: Arc::clone(&gate),
             clock: clock.clone(),
         }));
+        let tmux_socket = tmux.as_ref().and_then(|tmux| tmux.server().socket());
+        let tmux_socket = tmux_socket.map(|path| path.display().to_string());
         let home = env.var_os("HOME").map(PathBuf::from);
         let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
         notifier.check();
@@ -350,6 +352,7 @@ impl Daemon {
             pid: std::process::id(),
             url,
             web_url,
+            tmux_socket,
             config: file.display().to_string(),
             runner: config.routing.runner.as_str().to_owned(),
             started_at: clock.now(),

@@ -58,7 +58,7 @@ impl Place {
         path
     }
 
-    fn vars(&self, path: &str) -> Vec<(&'static str, OsString)> {
+    pub(crate) fn vars(&self, path: &str) -> Vec<(&'static str, OsString)> {
         let bin = self.path("bin");
         let path = path.replace("BIN", &bin.to_string_lossy());
         vec![

@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use the_loop::base::env::Env;
 use the_loop::core::config::Tools;
 use the_loop::doctor::install::Progress;
-use the_loop::doctor::install::source::Source;
 use the_loop::doctor::{Needs, Project, Request, ToolId, check_up, examine, offer_installs};
 
 use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text};
@@ -266,7 +266,13 @@ impl Progress for Said {
 #[tokio::test]
 async fn a_set_up_is_offered_the_installs_and_is_silent_when_all_is_well() {
     let place = Place::new();
-    let (env, dirs) = (place.env("/usr/bin:/bin"), place.dirs("/usr/bin:/bin"));
+    let folder = test_tool("ttyd").parent().unwrap().display().to_string();
+    let of = |mirror: &str| {
+        let mut vars = place.vars("/usr/bin:/bin");
+        vars.push(("THE_LOOP_MIRROR", mirror.into()));
+        Env::fixed(vars, place.path("home"), env!("CARGO_BIN_EXE_the-loop"))
+    };
+    let (env, dirs) = (of(&format!("file://{folder}")), place.dirs("/usr/bin:/bin"));
     let needs = Needs { web: true, ..Needs::default() };
     let (tools, project) = (Tools::default(), Project::default());
     let request = Request {
@@ -277,20 +283,28 @@ async fn a_set_up_is_offered_the_installs_and_is_silent_when_all_is_well() {
         project: &project,
         only: &[],
     };
-    let source = Source::Folder(test_tool("ttyd").parent().unwrap().to_path_buf());
     let said = Said(std::sync::Mutex::default());
-    assert!(!offer_installs(&request, &source, &said, &mut |_| false).await);
+    assert!(!offer_installs(&request, &said, &mut |_| false).await);
     let mut asked = Vec::new();
     let mut yes = |question: &str| {
         asked.push(question.to_owned());
         true
     };
-    assert!(offer_installs(&request, &source, &said, &mut yes).await);
+    assert!(offer_installs(&request, &said, &mut yes).await);
     assert_eq!(asked, ["Install ttyd 1.7.7 into a directory of the-loop's own?"]);
     assert!(said.0.lock().unwrap().contains("ttyd was not found"));
     let quiet = Said(std::sync::Mutex::default());
-    assert!(offer_installs(&request, &source, &quiet, &mut |_| panic!("nothing to ask")).await);
+    assert!(offer_installs(&request, &quiet, &mut |_| panic!("nothing to ask")).await);
     assert_eq!(*quiet.0.lock().unwrap(), "");
+    // Where nothing is fetched, a mirror that is none is nobody's business.
+    let wrong = of("no mirror");
+    let request = Request { env: &wrong, ..request };
+    assert!(offer_installs(&request, &quiet, &mut |_| panic!("nothing to ask")).await);
+    assert_eq!(*quiet.0.lock().unwrap(), "");
+    std::fs::remove_dir_all(dirs.data.join("tools")).unwrap();
+    assert!(!offer_installs(&request, &quiet, &mut |_| panic!("nothing can be had")).await);
+    let said = quiet.0.lock().unwrap().clone();
+    assert!(said.contains("nothing can be installed so: THE_LOOP_MIRROR is not a URL"), "{said}");
 }
 
 #[test]

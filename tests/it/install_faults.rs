@@ -429,13 +429,20 @@ fn the_binary_of_a_running_server_is_neither_replaced_nor_removed() {
     let listed = text(&place.run(SYSTEM, &["doctor", "--list"], &[]).stdout);
     assert!(listed.contains("3.6a") && listed.contains("used by process "), "{listed}");
 
-    let refused = place.run(SYSTEM, &["doctor", "--uninstall", "tmux"], &[]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(words(&refused.stderr).contains("is in use by process "), "{}", words(&refused.stderr));
+    let is_refused = |output: &std::process::Output| {
+        let said = words(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("is in use by process "), "{said}");
+        assert!(said.contains("hint: end what uses it, then run it again"), "{said}");
+    };
+    is_refused(&place.run(SYSTEM, &["doctor", "--uninstall", "tmux"], &[]));
     std::fs::remove_file(dir.join("receipt.json")).unwrap();
-    let refused = again();
-    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stdout));
-    assert!(words(&refused.stderr).contains("is in use by process "), "{}", words(&refused.stderr));
+    is_refused(&again());
+    // It is not run any more, and cannot be put right under the server.
+    let listed = words(&place.run(SYSTEM, &["doctor", "--list"], &[]).stderr);
+    assert!(listed.contains("tmux 3.6a is damaged: "), "{listed}");
+    assert!(listed.contains("hint: it is used by process "), "{listed}");
+    assert!(listed.contains(": end that first"), "{listed}");
     assert!(tmux(&["has-session"]).status.success());
 
     assert!(tmux(&["kill-server"]).status.success());

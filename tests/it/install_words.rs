@@ -174,7 +174,7 @@ fn a_place_where_nothing_can_be_made_is_named_once() {
     let said = words(&output.stderr);
     let place = "`/dev/null/data/tools/ttyd`: Not a directory\n";
     assert!(said.contains(place) && said.matches("/dev/null").count() == 1, "{said}");
-    assert!(said.contains("hint: `the-loop doctor --only disk` says"), "{said}");
+    assert!(said.contains("hint: set THE_LOOP_HOME to a directory of yours"), "{said}");
 }
 
 #[test]

@@ -261,6 +261,11 @@ async fn a_restart_takes_over_and_one_that_could_not_start_ends_nothing() {
     let (code, _, err) = world.run(&["gh-webhook", "restart"]);
     assert_eq!(code, 0, "{err}");
     let guard = Detached(&world);
+    // A server that plain `tmux ls` does not show is named, as it is in the foreground.
+    let server = format!("tmux -S {}", world.tmux.socket.display());
+    assert!(err.contains(&format!("Sessions are in tmux ({server})")), "{err}");
+    let (_, status, _) = world.run(&["gh-webhook", "status"]);
+    assert!(status.contains(&format!("tmux server    {server}")), "{status}");
     let (second, url) = pid(&world);
     assert!(second.is_some() && second != first, "{second:?}");
     let comment = payload::comment("o/r", 1, "alice", "after it");

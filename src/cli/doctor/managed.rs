@@ -16,7 +16,7 @@ use crate::cli::json::render;
 use crate::core::platform::Host;
 use crate::doctor::install::source::Source;
 use crate::doctor::install::store::Store;
-use crate::doctor::install::{InstallError, advice, install, pick};
+use crate::doctor::install::{END_IT, InstallError, advice, install, pick};
 use crate::doctor::{ToolId, host};
 
 /// The width of what people read.
@@ -221,7 +221,7 @@ pub(super) async fn uninstall_all(
                 let failure = Failure::refused(format!("{wanted} was not removed"))
                     .because(visible(&chain(&error)));
                 let failure = match error {
-                    InstallError::InUse { .. } => failure.hint("end what uses it, then again"),
+                    InstallError::InUse { .. } => failure.hint(END_IT),
                     _ => failure.hint("`the-loop doctor --list` shows what is installed"),
                 };
                 failures.push((wanted, failure));

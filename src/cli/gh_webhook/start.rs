@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
+use super::status::socket_option;
 use crate::base::clock::Clock;
 use crate::base::failure::Failure;
 use crate::base::process::Household;
@@ -20,11 +21,32 @@ use crate::core::config::{HarnessName, RunnerKind, variable_shown};
 use crate::doctor::tool::{Tool, ToolId};
 use crate::doctor::{self, Finding};
 use crate::host::agents::Agents;
-use crate::host::tmux::{Server, Tmux};
 use crate::serve::daemon::{Daemon, Setup};
 use crate::serve::receiver::Secret;
 use crate::serve::reload::Reloader;
 use crate::state::config_file;
+
+/// The checks whose faults keep the receiver from starting, or every session. tmux's
+/// socket is looked at when it is known which one it is.
+const BEFORE_THE_PORT: &[&str] = &[
+    "tmux.found",
+    "tmux.runs",
+    "tmux.version",
+    "tmux.server",
+    "tmux.pane",
+    "tmux.paste",
+    "ttyd",
+    "git",
+    "claude.found",
+    "claude.runs",
+    "claude.version",
+    "agent",
+    "secret.there",
+    "port.free",
+    "port.web",
+    "workdir.there",
+    "state.modes",
+];
 
 /// Start the receiver, in the foreground unless `--detach` is given
 ///
@@ -113,13 +135,9 @@ async fn foreground(
 ) -> Result<ExitCode, Failure> {
     start_log();
     let setup = Box::pin(check(context, args, loaded, read)).await?;
-    let place = match (setup.config.routing.runner, setup.tmux.as_ref().map(Tmux::server)) {
-        (RunnerKind::Tmux, Some(Server::Socket(path))) => {
-            format!("Sessions are in tmux (tmux -S {})", path.display())
-        }
-        (RunnerKind::Tmux, _) => "Sessions are in tmux".to_owned(),
-        (RunnerKind::Process, _) => "Sessions are headless".to_owned(),
-    };
+    let socket = setup.tmux.as_ref().and_then(|tmux| tmux.server().socket());
+    let socket = socket.map(|path| path.to_string_lossy().into_owned());
+    let place = place_of(setup.config.routing.runner.as_str(), socket.as_deref());
     let users = setup.config.routing.authorized_users.is_empty();
     let daemon = Daemon::bind(setup).await?;
     for broken in daemon.broken_sessions() {
@@ -147,6 +165,15 @@ async fn foreground(
     result.map(|()| ExitCode::SUCCESS)
 }
 
+/// Where new sessions are, and how a person comes to them.
+fn place_of(runner: &str, socket: Option<&str>) -> String {
+    match socket {
+        _ if runner != RunnerKind::Tmux.as_str() => "Sessions are headless".to_owned(),
+        Some(socket) => format!("Sessions are in tmux ({})", socket_option(socket)),
+        None => "Sessions are in tmux".to_owned(),
+    }
+}
+
 /// Finds out whether everything is there, before anything is opened.
 async fn check(
     context: &Context,
@@ -154,8 +181,30 @@ async fn check(
     loaded: Loaded,
     read: config_file::Read,
 ) -> Result<Setup, Failure> {
+    let project = crate::cli::doctor::project_of(&loaded);
     let Loaded { config, paths, .. } = loaded;
     let webhook = &config.webhooks.gh_webhook;
+    let dirs = context.dirs()?;
+    let mut ids: Vec<String> = BEFORE_THE_PORT.iter().map(|id| (*id).to_owned()).collect();
+    if args.insecure_no_secret {
+        ids.retain(|id| id != "secret.there");
+    }
+    let household = Household::enter();
+    let report = Box::pin(doctor::check_up(&doctor::Request {
+        env: &context.env,
+        dirs: &dirs,
+        tools: &config.tools,
+        needs: &crate::cli::doctor::needs_of(&config),
+        // Trees are trusted one by one.
+        project: &doctor::Project { workdir: None, ..project },
+        only: &ids,
+    }))
+    .await;
+    drop(household);
+    if let Some(text) = report.errors_text() {
+        return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
+            .hint("`the-loop doctor` shows every check"));
+    }
     let secret = if args.insecure_no_secret {
         if !webhook.host.is_loopback() {
             return Err(Failure::refused(format!(
@@ -166,27 +215,15 @@ async fn check(
         None
     } else {
         Some(Secret::load(&context.env, webhook).map_err(|error| {
-            let command = match &webhook.secret_file {
-                Some(file) if !file.exists() => doctor::secret_command(file),
-                _ => format!(
-                    "export {}=\"$(openssl rand -hex 32)\"",
-                    variable_shown(&webhook.secret_env)
-                ),
-            };
-            Failure::refused("the webhook has no secret")
-                .because(error)
-                .hint(format!("{command} and give GitHub the same"))
+            let failure = Failure::refused("the webhook has no secret").because(error);
+            match &webhook.secret_file {
+                Some(_) => failure,
+                None => failure
+                    .hint(doctor::secret_export(&variable_shown(&webhook.secret_env)))
+                    .hint("and give GitHub the same"),
+            }
         })?)
     };
-    let needs = crate::cli::doctor::needs_of(&config);
-    let dirs = context.dirs()?;
-    let household = Household::enter();
-    let report = doctor::examine(&context.env, &dirs, &config.tools, &needs).await;
-    drop(household);
-    if let Some(text) = report.errors_text() {
-        return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
-            .hint("`the-loop doctor` shows every check"));
-    }
     let tmux = match report.tool(ToolId::Tmux) {
         Some(tool) => Some(tool.clone()),
         // Sessions from before may be in tmux, whatever new ones are.
@@ -210,14 +247,10 @@ async fn check(
         },
         None => None,
     };
-    if let Some(tmux) = tmux.as_ref().filter(|_| in_tmux) {
-        let socket = match tmux.server() {
-            Server::Socket(socket) => Some(socket.as_path()),
-            Server::Default => None,
-        };
-        if let Some(fault) = doctor::socket_fault(&context.env, socket) {
-            return Err(not_ready(&fault));
-        }
+    if let Some(tmux) = tmux.as_ref().filter(|_| in_tmux)
+        && let Some(fault) = doctor::socket_fault(&context.env, tmux.server().socket())
+    {
+        return Err(not_ready(&fault));
     }
     let git = match report.tool(ToolId::Git) {
         Some(tool) => Some(tool.clone()),
@@ -317,5 +350,6 @@ async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCo
         status.pid,
         loaded.paths.log().display()
     ));
+    context.printer.note(&place_of(&status.runner, status.tmux_socket.as_deref()));
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::base::failure::Failure;
+use crate::base::process::shell_word;
 use crate::base::text::{visible, visible_lines};
 use crate::cli::{Context, json};
 use crate::serve::control::{self, Status};
@@ -75,6 +76,9 @@ fn render(status: &Status) -> String {
         lines.extend(visible_lines(why).lines().map(|line| format!("  {line}")));
         lines.push("  What GitHub sent meanwhile it shows under Recent Deliveries.".to_owned());
     }
+    if let Some(socket) = &status.tmux_socket {
+        lines.insert(4, format!("tmux server    {}", socket_option(socket)));
+    }
     if let Some(url) = &status.web_url {
         lines.insert(2, format!("web terminal   {}", visible(url)));
     }
@@ -83,4 +87,9 @@ fn render(status: &Status) -> String {
         lines.extend(visible_lines(&refusal.why).lines().map(|line| format!("  {line}")));
     }
     lines.join("\n")
+}
+
+/// How tmux is told of this socket, to be pasted.
+pub(super) fn socket_option(socket: &str) -> String {
+    format!("tmux -S {}", visible(&shell_word(socket)))
 }

@@ -1,14 +1,17 @@
 //! What helps when an install failed.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
 
 use super::InstallError;
 use super::follow::SELF_SIGNED;
 use super::source::Source;
 use crate::base::files::lock::LockError;
 use crate::base::process::shell_word;
+use crate::base::text::path_text;
 use crate::core::platform::Pin;
 use crate::doctor::checks::away;
 use crate::doctor::trouble::Trouble;
@@ -103,8 +106,9 @@ pub fn advice(
                 let dir = path.parent().unwrap_or(path).to_string_lossy().into_owned();
                 advice.hint(format!("make room: df -h {}", shell_word(&dir)))
             }
-            _ => advice.hint("`the-loop doctor --only disk` says what stands in the way there"),
+            (kind, _) => advice.hint(blocked(path, kind)),
         },
+        InstallError::InUse { .. } => advice.hint(END_IT),
         InstallError::Lock { source: LockError::Held { holder, .. }, .. } => {
             let end = holder.strip_prefix("pid ").map(|pid| format!("kill {pid}"));
             advice
@@ -114,11 +118,11 @@ pub fn advice(
                 })
                 .hint("then run it again: nothing that it fetched is lost")
         }
-        InstallError::Lock { source: LockError::Io { path, .. }, .. } => match odd(path) {
+        InstallError::Lock { source: LockError::Io { path, source }, .. } => match odd(path) {
             Some(remove) => {
                 advice.hint(format!("remove it: {remove} {}", shell_word(&path.to_string_lossy())))
             }
-            None => advice.hint("`the-loop doctor --only disk` says what stands in the way there"),
+            None => advice.hint(blocked(path, source.kind())),
         },
         _ => advice,
     };
@@ -137,6 +141,32 @@ impl Advice {
 }
 
 const UNCHANGED: &str = "nothing was changed: what was fetched is thrown away";
+
+/// What to do about something that is being used.
+pub const END_IT: &str = "end what uses it, then run it again";
+
+/// What helps where a file could not be made, read or moved.
+fn blocked(path: &Path, kind: ErrorKind) -> String {
+    let elsewhere = "set THE_LOOP_HOME to a directory of yours";
+    // What is not there was to be made in what is above it.
+    let there = path.ancestors().find_map(|at| Some((at, fs_err::symlink_metadata(at).ok()?)));
+    let own = rustix::process::geteuid().as_raw();
+    match (kind, there) {
+        (ErrorKind::PermissionDenied, Some((at, meta))) if meta.uid() == own => {
+            // The file is there, and what holds it may be what is shut.
+            let shut = |dir: &&Path| access(*dir, Access::WRITE_OK | Access::EXEC_OK).is_err();
+            let at = at.parent().filter(shut).unwrap_or(at);
+            format!("chmod u+rwX {}", shell_word(&at.to_string_lossy()))
+        }
+        (ErrorKind::PermissionDenied, Some((at, meta))) => {
+            format!("{} belongs to the user {}: {elsewhere}", path_text(at), meta.uid())
+        }
+        (ErrorKind::ReadOnlyFilesystem, _) => {
+            format!("the file system there is read-only: {elsewhere}")
+        }
+        _ => elsewhere.to_owned(),
+    }
+}
 
 /// How something is removed that stands at the place of a lock and can be none.
 fn odd(lock: &Path) -> Option<&'static str> {
@@ -159,6 +189,27 @@ fn obstacle(path: &Path) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use crate::doctor::ToolId;
+
+    #[test]
+    fn what_stands_in_the_way_is_named_with_what_moves_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let shown = dir.path().display();
+        let missing = dir.path().join("a/b");
+        let told = |path: &Path, kind| blocked(path, kind);
+        assert_eq!(told(&missing, ErrorKind::PermissionDenied), format!("chmod u+rwX {shown}"));
+        let place = "set THE_LOOP_HOME to a directory of yours";
+        let read_only = format!("the file system there is read-only: {place}");
+        assert_eq!(told(&missing, ErrorKind::ReadOnlyFilesystem), read_only);
+        assert_eq!(told(&missing, ErrorKind::NotADirectory), place);
+        let file = dir.path().join("file");
+        fs_err::write(&file, "").unwrap();
+        let (user, group) = (rustix::fs::Uid::from_raw(1), rustix::fs::Gid::from_raw(1));
+        // Only root may give a file away.
+        if rustix::fs::chown(&file, Some(user), Some(group)).is_ok() {
+            let told = told(&file, ErrorKind::PermissionDenied);
+            assert_eq!(told, format!("{shown}/file belongs to the user 1: {place}"));
+        }
+    }
 
     #[test]
     fn one_that_waited_in_vain_is_told_how_to_end_the_other() {
