@@ -117,17 +117,13 @@ impl Reader {
                 self.paste = None;
                 rest = &rest[rest.len() - after..];
             }
-            match find(rest, PASTE_BEGINS) {
-                Some(begin) => {
-                    keys(&rest[..begin], &mut typed);
-                    rest = &rest[begin + PASTE_BEGINS.len()..];
-                    self.paste = Some(Vec::new());
-                }
-                None => {
-                    keys(rest, &mut typed);
-                    return typed.0;
-                }
-            }
+            let Some(begin) = find(rest, PASTE_BEGINS) else {
+                keys(rest, &mut typed);
+                return typed.0;
+            };
+            keys(&rest[..begin], &mut typed);
+            rest = &rest[begin + PASTE_BEGINS.len()..];
+            self.paste = Some(Vec::new());
         }
     }
 }
