@@ -69,4 +69,5 @@ mod web_keys;
 mod web_pages;
 mod web_relay;
 mod web_strangers;
+mod web_strays;
 mod workspace;
