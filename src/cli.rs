@@ -94,6 +94,16 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Refuses to go on in a directory that was removed: no path there means
+    /// anything, and what is above it is not what was meant.
+    pub(crate) fn in_a_directory(&self) -> Result<(), Failure> {
+        if self.env.is_cwd_gone() {
+            return Err(Failure::refused("the current directory was removed")
+                .hint("`cd` into one that is there"));
+        }
+        Ok(())
+    }
+
     /// Runs an asynchronous command to its end on one thread.
     #[expect(clippy::unused_self, reason = "only a command may run one")]
     pub(crate) fn block_on<T>(

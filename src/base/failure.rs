@@ -128,9 +128,10 @@ impl Failure {
     }
 }
 
-/// Adds a line broken at spaces, where it does not fit: what is aligned stays so.
+/// Adds a line broken at spaces, where it does not fit: what is aligned stays so, and
+/// so does a command of the doctor's.
 fn push_line(out: &mut String, line: &str, indent: usize, width: usize) {
-    if line.width() <= width {
+    if line.width() <= width || line.trim_start().starts_with("run: ") {
         out.push_str(line);
         out.push('\n');
         return;
