@@ -5,6 +5,7 @@ pub mod control;
 pub mod daemon;
 mod forget;
 pub mod intake;
+mod lock;
 pub mod metrics;
 mod rebuild;
 pub mod receiver;

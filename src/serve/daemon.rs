@@ -14,7 +14,7 @@ use crate::base::clock::Clock;
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::base::failure::Failure;
-use crate::base::files::lock::{DirLock, LockError, LockFile};
+use crate::base::files::lock::{DirLock, LockFile};
 use crate::base::http::{self, Listener};
 use crate::core::config::{Config, LiveConfig};
 use crate::core::routing::OwnVoice;
@@ -36,6 +36,7 @@ use crate::state::spool;
 use super::control::{self, Control, Status};
 use super::forget::forget;
 use super::intake::{self, Intake};
+use super::lock::take_lock;
 use super::metrics::Metrics;
 use super::rebuild::rebuild;
 use super::receiver::{Receiver, Refusals, Secret};
@@ -106,15 +107,7 @@ impl Daemon {
             Failure::failed(format!("could not make the state directory `{}`", paths.dir.display()))
                 .because(error)
         })?;
-        let mut lock = LockFile::try_acquire(&paths.lock()).map_err(|error| match &error {
-            LockError::Held { holder, .. } => Failure::refused(format!(
-                "another receiver runs with this configuration ({holder})"
-            ))
-            .hint("`the-loop gh-webhook status` shows it, `the-loop gh-webhook stop` ends it"),
-            LockError::Io { .. } => {
-                Failure::failed("could not take the receiver's lock").because(error)
-            }
-        })?;
+        let mut lock = take_lock(&paths.lock(), &paths.control()).await?;
         let dirs = Dirs::new(&setup.env)
             .map_err(|error| Failure::failed(error.to_string()).hint(error.hint()))?;
         let registry_lock = paths.claim_as_receiver(&setup.read.file, &dirs)?;
