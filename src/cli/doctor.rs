@@ -3,6 +3,7 @@
 mod bundle;
 pub(crate) mod managed;
 pub(crate) mod notes;
+mod webhooks;
 
 use std::error::Error as _;
 use std::io::Write as _;
@@ -407,6 +408,7 @@ fn project_of(loaded: &Loaded) -> Project {
         secret_file: webhook.secret_file.clone(),
         tmux_socket: config.routing.tmux.socket.clone(),
         own_tmux_socket: Some(paths.tmux_socket()),
+        webhooks: Some(webhooks::webhooks(loaded)),
     }
 }
 

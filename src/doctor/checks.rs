@@ -3,6 +3,7 @@
 //! others and has a deadline, for a file system can hang.
 
 mod disk;
+mod github;
 mod harness;
 mod host;
 mod server;
@@ -22,6 +23,7 @@ use crate::base::env::Env;
 use crate::core::platform::Host;
 
 pub(super) use disk::away;
+pub use github::{Webhook, Webhooks};
 pub use server::socket_fault;
 pub use state::secret_command;
 
@@ -51,6 +53,8 @@ pub struct Project {
     pub tmux_socket: Option<PathBuf>,
     /// The socket of a tmux server of the-loop's own.
     pub own_tmux_socket: Option<PathBuf>,
+    /// What is known of the webhooks.
+    pub webhooks: Option<Webhooks>,
 }
 
 /// Looks into a store of deliveries that is not the doctor's own.
@@ -87,6 +91,8 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["service.linger", "service.killMode"], service::unit),
     (&["secret.there"], state::secret),
     (&["port.free"], state::port),
+    (&["github.hook"], github::hook),
+    (&["github.deliveries"], github::deliveries),
     (&["state.modes", "state.locks"], state::state),
     (&["state.inbox"], state::inbox),
     (&["tools.litter"], state::litter),

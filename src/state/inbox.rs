@@ -20,6 +20,7 @@ use crate::base::ids::DeliveryId;
 mod error;
 mod model;
 mod open;
+mod pings;
 mod prune;
 mod reader;
 mod salvage;

@@ -267,7 +267,7 @@ impl InboxReader {
         Ok(found)
     }
 
-    fn row<T>(
+    pub(super) fn row<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -282,7 +282,7 @@ impl InboxReader {
 
     /// Every row that can be read. One that cannot must not hide the others; it
     /// is left out, and the log says so.
-    fn rows<T>(
+    pub(super) fn rows<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -347,7 +347,7 @@ fn reason(row: &Row<'_>, column: usize) -> rusqlite::Result<Reason> {
     word(row, column, Reason::parse)
 }
 
-fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     Timestamp::from_millisecond(row.get(column)?).map_err(|error| unreadable(column, error))
 }
 
