@@ -157,13 +157,11 @@ impl Api {
             let body = whole(response).await.map_err(failed)?;
             Ok::<_, AskError>((status, headers, body))
         };
-        let (status, headers, body) = match tokio::time::timeout(self.deadline, work).await {
-            Ok(answer) => answer?,
-            Err(_) => {
-                let limit = self.deadline.as_secs();
-                return Err(failed(format!("it did not answer within {limit} s")));
-            }
+        let Ok(answer) = tokio::time::timeout(self.deadline, work).await else {
+            let limit = self.deadline.as_secs();
+            return Err(failed(format!("it did not answer within {limit} s")));
         };
+        let (status, headers, body) = answer?;
         judge(status, &headers, body, asked, now)
     }
 }

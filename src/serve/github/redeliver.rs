@@ -165,11 +165,10 @@ impl Redeliver {
                 }
             };
             if trouble != of.trouble {
-                match &trouble {
-                    Some(why) => {
-                        tracing::warn!(%repo, why, "GitHub cannot be asked for missed deliveries");
-                    }
-                    None => tracing::info!(%repo, "GitHub answers again"),
+                if let Some(why) = &trouble {
+                    tracing::warn!(%repo, why, "GitHub cannot be asked for missed deliveries");
+                } else {
+                    tracing::info!(%repo, "GitHub answers again");
                 }
             }
             of.trouble = trouble;
