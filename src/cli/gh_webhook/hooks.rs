@@ -100,7 +100,7 @@ mod tests {
         let said = of(&repo, false);
         assert_eq!(
             said,
-            "webhook        o/r: hook 7 pinged 2026-01-02T03:04:05Z, sends what is\n               wanted"
+            "webhook        o/r: hook 7 pinged 2026-01-02T03:04:05Z, sends what is wanted"
         );
     }
 }

@@ -339,7 +339,8 @@ mod tests {
                     }
                     *requests.entry(id.clone()).or_default() += 1;
                     came.push(id.clone());
-                    list.push(attempt(1000 + now as u64, of.id as usize, now, 200));
+                    let n = usize::try_from(of.id).unwrap();
+                    list.push(attempt(1000 + now.unsigned_abs(), n, now, 200));
                     now += 1;
                     if (kill, step) == (2, 1) {
                         break;

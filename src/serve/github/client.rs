@@ -102,7 +102,8 @@ impl Api {
     pub(super) fn of(env: &Env, repo: &Repo, deadline: Duration) -> Result<Self, AskError> {
         let token = token(env, repo.host())?;
         let base = base(env, repo.host())?;
-        let (_, client) = https::client(env, &base, deadline)?;
+        // The deadline is for the whole of it, and comes first.
+        let (_, client) = https::client(env, &base, deadline * 2)?;
         Ok(Self { base, client, token, deadline })
     }
 
@@ -389,7 +390,7 @@ mod tests {
         };
         assert_eq!(
             refused(StatusCode::FORBIDDEN, "{\"message\": \"Not \\u001b[31maccessible\"}"),
-            "GitHub answered 403 to GET repos/o/r/hooks: Not ␛[31maccessible"
+            "GitHub answered 403 to GET repos/o/r/hooks: Not \\x1b[31maccessible"
         );
         let text = refused(StatusCode::NOT_FOUND, "<html>");
         assert!(text.ends_with(": the token may not see it, or it is not there"), "{text}");
