@@ -3,7 +3,7 @@
 mod bundle;
 pub(crate) mod managed;
 pub(crate) mod notes;
-mod webhooks;
+mod project;
 
 use std::error::Error as _;
 use std::io::Write as _;
@@ -24,16 +24,14 @@ use crate::base::text::{visible, visible_lines};
 use crate::core::config::{Config, RunnerKind, Tools};
 use crate::core::harness::{Harnesses, Program};
 use crate::core::platform::Remedy;
-use crate::core::workspace::Places;
 use crate::doctor::catalogue::{CHECKS, is_known};
 use crate::doctor::install::Progress as _;
 use crate::doctor::repair::{Repair, Workshop};
-use crate::doctor::{self, Finding, InboxLook, Needs, Project, Report, Request, Severity};
-
-use crate::state::inbox::Inbox;
+use crate::doctor::{self, Finding, Needs, Project, Report, Request, Severity};
 
 use managed::Wanted;
 use notes::Notes;
+pub(crate) use project::project_of;
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -381,34 +379,6 @@ pub(crate) fn needs_of(config: &Config) -> Needs {
         harness: Some(config.routing.default_harness.clone()),
         web: config.wants_browser(),
         workspace: config.routing.workspace.enabled,
-    }
-}
-
-fn project_of(loaded: &Loaded) -> Project {
-    let Loaded { config, paths, .. } = loaded;
-    let webhook = &config.webhooks.gh_webhook;
-    let workspace = &config.routing.workspace;
-    let workdir = if workspace.enabled {
-        // All trees are below it, and one answer holds for all below.
-        Places::below(&paths.workspace(config)).own()
-    } else {
-        config.routing.spawn_workdir.clone()
-    };
-    Project {
-        workdir: Some(workdir),
-        state: Some(paths.dir.clone()),
-        lock: Some(paths.lock()),
-        control: Some(paths.control()),
-        inbox: Some((paths.inbox(), |path| InboxLook {
-            trouble: Inbox::trouble(path),
-            kept: Inbox::damaged_files(path),
-        })),
-        listen: Some((webhook.host, webhook.port).into()),
-        secret_env: Some(webhook.secret_env.clone()),
-        secret_file: webhook.secret_file.clone(),
-        tmux_socket: config.routing.tmux.socket.clone(),
-        own_tmux_socket: Some(paths.tmux_socket()),
-        webhooks: Some(webhooks::webhooks(loaded)),
     }
 }
 

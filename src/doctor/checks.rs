@@ -6,6 +6,7 @@ mod disk;
 mod github;
 mod harness;
 mod host;
+mod port;
 mod server;
 mod service;
 mod state;
@@ -25,7 +26,7 @@ use crate::core::platform::Host;
 pub(super) use disk::away;
 pub use github::{Webhook, Webhooks};
 pub use server::socket_fault;
-pub use state::secret_command;
+pub use state::{secret_command, secret_export};
 
 /// How long a group of checks may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -45,6 +46,10 @@ pub struct Project {
     pub inbox: Option<(PathBuf, LookInto)>,
     /// Where the receiver listens.
     pub listen: Option<SocketAddr>,
+    /// Where the web terminal listens, when it is on and at an address.
+    pub web_listen: Option<SocketAddr>,
+    /// The directory that sessions share, which nobody makes.
+    pub shared: Option<PathBuf>,
     /// The variable that holds the secret.
     pub secret_env: Option<String>,
     /// The file that holds the secret.
@@ -90,7 +95,8 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["tmux.socketDir"], server::socket_dir),
     (&["service.linger", "service.killMode"], service::unit),
     (&["secret.there"], state::secret),
-    (&["port.free"], state::port),
+    (&["port.free", "port.web"], port::port),
+    (&["workdir.there"], state::workdir),
     (&["github.hook"], github::hook),
     (&["github.deliveries"], github::deliveries),
     (&["state.modes", "state.locks"], state::state),

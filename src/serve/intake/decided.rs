@@ -1,15 +1,29 @@
 //! What was decided about one delivery, until it is on disk and carried out.
 
+use std::time::Duration;
+
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::core::dispatch::{Job, Task};
 use crate::core::outcome::{Reason, State};
 use crate::core::routing::{Action, Decision};
+use crate::core::session::SessionRecord;
 use crate::state::inbox::{About, QueuedDelivery, Route, RouteAction, Step, StoredDelivery};
 
 /// The session of a delivery could not be recorded.
 pub(super) fn failed_to_start(delivery: DeliveryId, why: String) -> Step {
     let (state, reason) = (State::Failed, Reason::StartFailed);
     Step { delivery, state, reason, detail: Some(why), route: None }
+}
+
+/// Whether the session was closed after the delivery came in.
+pub(super) fn is_behind(session: &SessionRecord, delivery: &StoredDelivery) -> bool {
+    session.closed_behind(delivery.asked_at)
+}
+
+/// Its session was closed before it was decided about.
+pub(super) fn closed_before(delivery: &StoredDelivery, item: &WorkItem) -> Decided {
+    let short = Some(item.short());
+    Decided::ended(delivery, State::Failed, Reason::ClosedBeforeDelivery, short)
 }
 
 fn task(action: RouteAction) -> Task {
@@ -24,6 +38,20 @@ pub(super) fn left_over(delivery: QueuedDelivery) -> Job {
     let job = Job::new(delivery.id, delivery.slug, task(delivery.action));
     let begun = delivery.state == State::Injecting;
     Job { now: delivery.now, bytes: delivery.prompt.len(), begun, ..job }
+}
+
+/// So many deliveries at once are a burst.
+const BURST: usize = 4;
+
+/// How long what comes in a burst is gathered, which no agent notices.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// Lets deliveries gather in a burst: deciding about many together leaves the
+/// inbox's writer to those that arrive. `count` were decided about, of `most`.
+pub(super) async fn gather(count: usize, most: usize) {
+    if (BURST..most).contains(&count) {
+        tokio::time::sleep(GATHER).await;
+    }
 }
 
 /// What was decided about one delivery.
@@ -62,6 +90,11 @@ impl Decided {
     ) -> Self {
         let step = Step { delivery: delivery.id.clone(), state, reason, detail, route: None };
         Self { step, about: Vec::new(), job: None, keep: None, paused: None }
+    }
+
+    /// Its body cannot be read any more.
+    pub(super) fn damaged(delivery: &StoredDelivery) -> Self {
+        Self::ended(delivery, State::Failed, Reason::InboxDamaged, None)
     }
 
     pub(super) fn unreadable(delivery: &StoredDelivery, why: &str) -> Self {

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::error::InboxError;
-use super::reader::{InboxReader, time};
+use super::reader::{InboxReader, body, time};
 use crate::base::ids::DeliveryId;
 
 /// How many pings are read: a webhook pings when it is made, and when a person asks
@@ -12,14 +12,23 @@ use crate::base::ids::DeliveryId;
 const PINGS: i64 = 200;
 
 impl InboxReader {
+    /// When GitHub last greeted the webhook.
+    pub fn last_ping(&self) -> Result<Option<Timestamp>, InboxError> {
+        self.row(
+            "SELECT received_at FROM deliveries WHERE event = 'ping' ORDER BY seq DESC LIMIT 1",
+            [],
+            |row| time(row, 0),
+        )
+    }
+
     /// The latest pings whose bodies are kept, oldest first: when each came in, and
     /// its JSON.
     pub fn pings(&self) -> Result<Vec<(Timestamp, Vec<u8>)>, InboxError> {
         let mut found = self.rows(
-            "SELECT d.received_at, b.body FROM deliveries d JOIN bodies b ON b.seq = d.seq
+            "SELECT d.received_at, b.body, b.size FROM deliveries d JOIN bodies b ON b.seq = d.seq
              WHERE d.event = 'ping' ORDER BY d.seq DESC LIMIT ?1",
             [PINGS],
-            |row| Ok((time(row, 0)?, row.get(1)?)),
+            |row| Ok((time(row, 0)?, body(row, 1, 2)?)),
         )?;
         found.reverse();
         Ok(found)
