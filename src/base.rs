@@ -10,6 +10,7 @@ pub mod env;
 pub mod failure;
 pub mod files;
 pub mod http;
+pub mod https;
 pub mod ids;
 pub mod process;
 pub mod random;

@@ -5,6 +5,7 @@ pub mod admission;
 pub mod config;
 pub mod dispatch;
 pub mod event;
+pub mod github;
 pub mod harness;
 pub mod inject;
 pub mod outcome;

@@ -37,7 +37,9 @@ use crate::core::platform::Host;
 
 use install::store::Store;
 
-pub use checks::{InboxLook, Project, secret_command, secret_export, socket_fault};
+pub use checks::{
+    InboxLook, Project, Webhook, Webhooks, secret_command, secret_export, socket_fault,
+};
 pub use finding::{Finding, Severity};
 pub use named::named;
 pub use offer::offer_installs;

@@ -4,6 +4,7 @@ mod agents_words;
 pub mod control;
 pub mod daemon;
 mod forget;
+pub mod github;
 pub mod intake;
 mod lock;
 pub mod metrics;

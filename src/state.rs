@@ -3,6 +3,7 @@
 pub mod changes;
 pub mod config_file;
 pub mod drive;
+pub mod github;
 pub mod in_use;
 pub mod inbox;
 pub mod paths;

@@ -26,10 +26,15 @@ pub enum Checkpoint {
     Submit,
     /// It was seen what the agent did with it, and that is not on disk.
     Acknowledge,
+    /// It is on disk that GitHub is asked for a missed delivery, and it was not.
+    AskAgain,
+    /// GitHub was asked for it, and that is not on disk.
+    Asked,
 }
 
 impl Checkpoint {
-    /// Every moment, in the order of a delivery's way.
+    /// Every moment of a delivery's way, in its order. The moments in which GitHub is
+    /// asked for what was missed are apart: not every delivery comes by them.
     pub const ALL: &[Self] = &[
         Self::Commit,
         Self::Route,
@@ -54,6 +59,8 @@ impl Checkpoint {
             Self::BeforeSubmit => "before-submit",
             Self::Submit => "submit",
             Self::Acknowledge => "acknowledge",
+            Self::AskAgain => "ask-again",
+            Self::Asked => "asked",
         }
     }
 

@@ -165,12 +165,19 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_passed_on() {
-        let env =
-            env(&[("HOME", "/h"), ("THE_LOOP_GH_WEBHOOK_SECRET", "s"), ("GITHUB_TOKEN", "t")]);
-        let passed = env.passed_on();
+        let secrets = [
+            "THE_LOOP_GH_WEBHOOK_SECRET",
+            "GH_TOKEN",
+            "GITHUB_TOKEN",
+            "GH_ENTERPRISE_TOKEN",
+            "GITHUB_ENTERPRISE_TOKEN",
+        ];
+        let set = secrets.map(|name| (name, "s")).into_iter().chain([("HOME", "/h")]);
+        let passed = env(&set.collect::<Vec<_>>()).passed_on();
         assert!(passed.contains_key(OsStr::new("HOME")));
-        assert!(!passed.contains_key(OsStr::new("THE_LOOP_GH_WEBHOOK_SECRET")));
-        assert!(!passed.contains_key(OsStr::new("GITHUB_TOKEN")));
+        for name in secrets {
+            assert!(!passed.contains_key(OsStr::new(name)), "{name}");
+        }
     }
 
     #[test]

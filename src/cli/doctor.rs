@@ -3,10 +3,10 @@
 mod bundle;
 pub(crate) mod managed;
 pub(crate) mod notes;
+mod project;
 
 use std::error::Error as _;
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,19 +21,17 @@ use crate::base::failure::{Failure, Kind, chain};
 use crate::base::process::Household;
 use crate::base::terminal::table;
 use crate::base::text::{visible, visible_lines};
-use crate::core::config::{Config, RunnerKind, Tools, WebTerminal};
+use crate::core::config::{Config, RunnerKind, Tools};
 use crate::core::harness::{Harnesses, Program};
 use crate::core::platform::Remedy;
-use crate::core::workspace::Places;
 use crate::doctor::catalogue::{CHECKS, is_known};
 use crate::doctor::install::Progress as _;
 use crate::doctor::repair::{Repair, Workshop};
-use crate::doctor::{self, Finding, InboxLook, Needs, Project, Report, Request, Severity};
-
-use crate::state::inbox::Inbox;
+use crate::doctor::{self, Finding, Needs, Project, Report, Request, Severity};
 
 use managed::Wanted;
 use notes::Notes;
+pub(crate) use project::project_of;
 
 /// The exit code of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
@@ -382,43 +380,6 @@ pub(crate) fn needs_of(config: &Config) -> Needs {
         web: config.wants_browser(),
         workspace: config.routing.workspace.enabled,
     }
-}
-
-/// What a configuration says that is to be checked.
-pub(crate) fn project_of(loaded: &Loaded) -> Project {
-    let Loaded { config, paths, .. } = loaded;
-    let webhook = &config.webhooks.gh_webhook;
-    let workspace = &config.routing.workspace;
-    let workdir = if workspace.enabled {
-        // All trees are below it, and one answer holds for all below.
-        Places::below(&paths.workspace(config)).own()
-    } else {
-        config.routing.spawn_workdir.clone()
-    };
-    Project {
-        workdir: Some(workdir),
-        state: Some(paths.dir.clone()),
-        lock: Some(paths.lock()),
-        control: Some(paths.control()),
-        inbox: Some((paths.inbox(), |path| InboxLook {
-            trouble: Inbox::trouble(path),
-            kept: Inbox::damaged_files(path),
-        })),
-        listen: Some((webhook.host, webhook.port).into()),
-        web_listen: web_address(&config.routing.web_terminal),
-        shared: (!workspace.enabled).then(|| loaded.project.join(&config.routing.spawn_workdir)),
-        secret_env: Some(webhook.secret_env.clone()),
-        secret_file: webhook.secret_file.clone(),
-        tmux_socket: config.routing.tmux.socket.clone(),
-        own_tmux_socket: Some(paths.tmux_socket()),
-    }
-}
-
-/// Where the web terminal listens: `None` where it is off, on a socket, or where an
-/// interface is named, whose address the receiver finds.
-fn web_address(web: &WebTerminal) -> Option<SocketAddr> {
-    let host = web.host.parse().ok().filter(|_| web.enabled && web.socket.is_none())?;
-    Some(SocketAddr::new(host, web.port))
 }
 
 fn list_checks(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {

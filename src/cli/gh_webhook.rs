@@ -1,5 +1,6 @@
 //! `the-loop gh-webhook`: the receiver's life.
 
+mod hooks;
 mod reload;
 mod replay;
 mod restart;

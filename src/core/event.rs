@@ -8,6 +8,7 @@ mod parse;
 mod payload;
 mod surrogates;
 
+pub(crate) use parse::repo_of;
 pub use parse::{ParseError, parse};
 
 use crate::base::ids::{Repo, WorkItem};

@@ -40,6 +40,8 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("port.free", "the receiver can listen"),
     ("port.web", "the web terminal can listen"),
     ("workdir.there", "the directory that sessions start in is there"),
+    ("github.hook", "each webhook has pinged and sends what is wanted"),
+    ("github.deliveries", "GitHub can be asked for what it could not deliver"),
     ("disk.space", "there is room for state, tools and temporary files"),
     ("state.modes", "state belongs to this user alone"),
     ("state.inbox", "every delivery that was stored can be read"),

@@ -3,6 +3,7 @@
 //! others and has a deadline, for a file system can hang.
 
 mod disk;
+mod github;
 mod harness;
 mod host;
 mod port;
@@ -23,6 +24,7 @@ use crate::base::env::Env;
 use crate::core::platform::Host;
 
 pub(super) use disk::away;
+pub use github::{Webhook, Webhooks};
 pub use server::socket_fault;
 pub use state::{secret_command, secret_export};
 
@@ -56,6 +58,8 @@ pub struct Project {
     pub tmux_socket: Option<PathBuf>,
     /// The socket of a tmux server of the-loop's own.
     pub own_tmux_socket: Option<PathBuf>,
+    /// What is known of the webhooks.
+    pub webhooks: Option<Webhooks>,
 }
 
 /// Looks into a store of deliveries that is not the doctor's own.
@@ -93,6 +97,8 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["secret.there"], state::secret),
     (&["port.free", "port.web"], port::port),
     (&["workdir.there"], state::workdir),
+    (&["github.hook"], github::hook),
+    (&["github.deliveries"], github::deliveries),
     (&["state.modes", "state.locks"], state::state),
     (&["state.inbox"], state::inbox),
     (&["tools.litter"], state::litter),

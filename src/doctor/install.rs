@@ -14,7 +14,6 @@ mod follow;
 mod pace;
 pub mod source;
 pub mod store;
-mod trust;
 mod unpack;
 pub mod versions;
 

@@ -16,6 +16,7 @@ use tokio::net::UnixListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::github::{self, GithubStatus};
 use super::receiver::{Refusals, Refused};
 use super::reload::{Refusal, Reloaded, Reloader};
 use crate::base::failure::{Failure, chain};
@@ -75,6 +76,9 @@ pub struct Status {
     /// Requests that were refused since the start.
     #[serde(default)]
     pub refused: Vec<Refused>,
+    /// The webhooks, and what was missed.
+    #[serde(default)]
+    pub github: GithubStatus,
 }
 
 /// What the socket's server works with.
@@ -92,6 +96,8 @@ pub struct Control {
     pub refused: Arc<Refusals>,
     /// Reads the configuration again.
     pub reloader: Reloader,
+    /// What is known of GitHub.
+    pub github: github::Parts,
     /// Ends the receiver.
     pub stop: CancellationToken,
     /// What does not change while the receiver runs.
@@ -149,6 +155,7 @@ async fn status(AxumState(control): AxumState<Control>) -> Reply<Status> {
         status.cannot_store.get_or_insert_with(|| chain(&error));
     }
     status.refused = control.refused.all();
+    status.github = control.github.report();
     status.changed_on_disk = control.reloader.changed_on_disk();
     status.reload_refused = control.reloader.refusal();
     Ok(Json(status))

@@ -28,17 +28,18 @@ use crate::host::runner::{
 };
 use crate::host::tmux::Tmux;
 use crate::state::config_file;
-use crate::state::inbox::{Inbox, Keep};
+use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::control::{self, Control, Status};
-use super::forget::forget;
+use super::forget::{forget, keep_of};
+use super::github::{self, Redeliver};
 use super::intake::{self, Intake};
 use super::lock::take_lock;
 use super::metrics::Metrics;
-use super::rebuild::rebuild;
+use super::rebuild::{rebuild, revive_all};
 use super::receiver::{Receiver, Refusals, Secret};
 use super::reload::Reloader;
 use super::sight::Sight;
@@ -253,6 +254,14 @@ impl Daemon {
         let tmux_socket = tmux.as_ref().and_then(|tmux| tmux.server().socket());
         let tmux_socket = tmux_socket.map(|path| path.display().to_string());
         let home = env.var_os("HOME").map(PathBuf::from);
+        let github = github::Parts {
+            inbox: inbox.clone(),
+            config: live.clone(),
+            paths: paths.clone(),
+            env: env.clone(),
+            clock: clock.clone(),
+        };
+        tasks.spawn(Redeliver::new(github.clone()).run(stop.clone()));
         let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
         notifier.check();
         let web = web.zip(ttyd.zip(tmux.clone())).map(|(bound, (ttyd, tmux))| {
@@ -311,10 +320,7 @@ impl Daemon {
             stop.clone(),
         );
         if resume_all {
-            let records = registry.load_all().records.into_iter();
-            for (slug, _) in records.filter(|(_, record)| record.is_resumable()) {
-                dispatcher.revive(slug).await;
-            }
+            revive_all(&registry, &dispatcher).await;
         }
         let sight = Sight::new(registry.clone(), agents.harnesses().clone(), &paths);
         let intake = Intake {
@@ -332,11 +338,7 @@ impl Daemon {
             together: intake::BATCH,
         };
         tasks.spawn(intake.run(stop.clone()));
-        let retention = &config.state.retention;
-        let keep = Keep {
-            age: retention.age.duration(),
-            size: Some(retention.size.bytes()).filter(|size| *size > 0).unwrap_or(u64::MAX),
-        };
+        let keep = keep_of(&config.state.retention);
         let known = agents.harnesses().clone();
         tasks.spawn(forget(inbox.clone(), paths.clone(), keep, known, clock.clone(), stop.clone()));
         let about = Arc::new(Status {
@@ -359,6 +361,7 @@ impl Daemon {
             arrived: Arc::clone(&arrived),
             refused: Arc::clone(&refused),
             reloader,
+            github,
             stop: stop.clone(),
             about,
         });

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
-use crate::core::config::Identity;
+use crate::core::config::{Identity, Retention};
 use crate::core::harness::{Harness, Harnesses, Signal};
 use crate::state::inbox::{Inbox, Keep};
 use crate::state::paths::StatePaths;
@@ -25,6 +25,12 @@ const SIGNALS: SignedDuration = SignedDuration::from_hours(24);
 const TEXTS: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How old a trace gets: only an hour of it is ever shown.
 const TRACES: SignedDuration = SignedDuration::from_hours(24);
+
+/// How long and how much is kept.
+pub(super) fn keep_of(retention: &Retention) -> Keep {
+    let size = Some(retention.size.bytes()).filter(|size| *size > 0).unwrap_or(u64::MAX);
+    Keep { age: retention.age.duration(), size }
+}
 
 /// Drops what is too old or too large, every hour: of the inbox at once, of what
 /// agents told only when it must have been read.

@@ -13,12 +13,21 @@ use crate::base::random;
 use crate::core::config::{Routing, RunnerKind};
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 use crate::host::agents::Agents;
+use crate::host::dispatch::DispatchHandle;
 use crate::host::runner::SignalLog;
 use crate::host::tmux::{Tmux, pane_of};
 use crate::host::workspace::Workspaces;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
+
+/// Has every session in tmux resumed that can be.
+pub(super) async fn revive_all(registry: &Registry, dispatcher: &DispatchHandle) {
+    let records = registry.load_all().records.into_iter();
+    for (slug, _) in records.filter(|(_, record)| record.is_resumable()) {
+        dispatcher.revive(slug).await;
+    }
+}
 
 /// Makes the entries again when the registry was swept; else the copies of those
 /// that somebody else wrote or removed.

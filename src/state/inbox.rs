@@ -21,6 +21,7 @@ mod error;
 mod model;
 mod open;
 mod packing;
+mod pings;
 mod prune;
 mod reader;
 mod salvage;

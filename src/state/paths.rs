@@ -91,6 +91,11 @@ impl StatePaths {
         self.dir.join("inbox.db")
     }
 
+    /// What is remembered of GitHub.
+    pub fn github(&self) -> PathBuf {
+        self.dir.join("github.json")
+    }
+
     /// The lock that the running receiver holds.
     pub fn lock(&self) -> PathBuf {
         self.dir.join("receiver.lock")

@@ -444,6 +444,14 @@ fn the_webhooks_secret_is_in_private_files_and_in_no_command() {
     assert_eq!(body["config"]["secret"], secret);
     assert_eq!((&body["name"], &body["active"]), (&"web".into(), &true.into()));
     assert!(body["events"].as_array().unwrap().contains(&"issue_comment".into()));
+    // A second call asks for the same secret, and prints it no more than the first.
+    let again = ["init", "--yes", "--github", "--url", "https://hook.example/"];
+    let (code, again, err) = place.run(&again);
+    assert_eq!((code, again.lines().next()), (0, Some(call)), "{err}");
+    assert!(!again.contains(&secret) && !err.contains(&secret));
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), secret);
+    let body: serde_json::Value = serde_json::from_slice(&std::fs::read(request).unwrap()).unwrap();
+    assert_eq!(body["config"]["secret"], secret);
     // The receiver finds it where the configuration says.
     let (_, out, _) = place.run(&["config", "show"]);
     assert!(out.contains("webhook's secret: there is one, from the file"), "{out}");

@@ -23,6 +23,8 @@ mod doctor_others;
 mod doctor_trust;
 mod events;
 mod git_server;
+mod github;
+mod github_api;
 mod harnesses;
 mod in_use;
 mod inbox;

@@ -11,7 +11,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("axum", &["base/http", "serve/"]),
     ("hyper", &["base/http", "serve/"]),
     ("hyper_util", &["base/http", "serve/"]),
-    ("reqwest", &["doctor/install"]),
+    ("reqwest", &["base/https", "doctor/install", "serve/github"]),
     ("indicatif", &["cli/doctor"]),
     ("tar", &["doctor/install"]),
     ("flate2", &["doctor/install", "serve/web/pages/assets"]),

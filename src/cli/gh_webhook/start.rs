@@ -17,11 +17,12 @@ use crate::cli::Context;
 use crate::cli::background::Background;
 use crate::cli::setup::Loaded;
 use crate::cli::tools::server_of;
-use crate::core::config::{HarnessName, RunnerKind, variable_shown};
+use crate::core::config::{GithubConfig, HarnessName, RunnerKind, variable_shown};
 use crate::doctor::tool::{Tool, ToolId};
 use crate::doctor::{self, Finding};
 use crate::host::agents::Agents;
 use crate::serve::daemon::{Daemon, Setup};
+use crate::serve::github::{API, TOKENS};
 use crate::serve::receiver::Secret;
 use crate::serve::reload::Reloader;
 use crate::state::config_file;
@@ -337,7 +338,10 @@ async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCo
         .args(args.runner.iter().flat_map(|runner| ["--runner", runner]))
         .args(args.resume_all.then_some("--resume-all"))
         .args(args.insecure_no_secret.then_some("--insecure-no-secret"));
-    for name in ["THE_LOOP_HOME", "THE_LOOP_LOG", &webhook.secret_env] {
+    let own = ["THE_LOOP_HOME", "THE_LOOP_LOG", API, &webhook.secret_env];
+    // The receiver's own: agents are given none of them.
+    let tokens = TOKENS.iter().copied().filter(|_| loaded.config.github != GithubConfig::default());
+    for name in own.into_iter().chain(tokens) {
         if let Some(value) = context.env.var_os(name) {
             invocation = invocation.env(name, value);
         }

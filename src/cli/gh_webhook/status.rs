@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use super::hooks;
 use crate::base::failure::Failure;
 use crate::base::process::shell_word;
 use crate::base::text::{visible, visible_lines, wrapped};
@@ -78,6 +79,7 @@ fn render(status: &Status) -> String {
             lines.push("  the webhook's secret on GitHub and the receiver's differ?".to_owned());
         }
     }
+    lines.extend(hooks::lines(&status.github));
     if let Some(why) = &status.cannot_store {
         lines.push("stores         nothing now; GitHub is answered 503:".to_owned());
         lines.push(wrapped(&visible_lines(why), WIDTH, "  "));

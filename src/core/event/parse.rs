@@ -379,7 +379,7 @@ fn plain_sha(sha: Option<String>) -> Option<String> {
 }
 
 /// The repository whose page this is.
-fn repo_of(url: &str) -> Result<Repo, InvalidId> {
+pub(crate) fn repo_of(url: &str) -> Result<Repo, InvalidId> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     match rest.unwrap_or_default().trim_end_matches('/').split('/').collect::<Vec<_>>()[..] {
         [host, owner, name] => Repo::new(host, owner, name),

@@ -13,10 +13,10 @@ use sha2::{Digest, Sha256};
 
 use super::follow::{Asking, Refused};
 use super::pace::{Pace, least};
-use super::source::shown;
 use super::{InstallError, Progress, checkpoint, file_error};
 use crate::base::env::Env;
 use crate::base::failure::chain;
+use crate::base::https::shown;
 use crate::base::text::{cap, count, visible};
 
 /// How long a server may be silent, unless [`SILENCE`] says otherwise.

@@ -8,8 +8,9 @@ use fs_err as fs;
 use sha2::{Digest, Sha256};
 
 use super::download::{Download, make_way};
-use super::source::{Source, shown};
+use super::source::Source;
 use super::{InstallError, Job, Progress, SIZE_LIMIT, digest_of, file_error};
+use crate::base::https::shown;
 use crate::base::text::path_text;
 use crate::core::platform::{Format, Host, NoPin, Pin};
 use crate::doctor::tool::ToolId;

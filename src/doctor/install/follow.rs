@@ -1,21 +1,17 @@
 //! Asks a server for a file and goes where it sends us, as far as that is to be
-//! trusted. The only maker of HTTP clients for downloads. It says what a failure
-//! was, and whose.
+//! trusted. It says what a failure was, and whose.
 
 use std::time::Duration;
 
 use reqwest::header::{self, HeaderMap};
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Client, Response, Url};
 
 use super::InstallError;
-use super::source::{is_allowed, is_loopback, shown};
-use super::trust::{Through, authorities};
 use crate::base::env::Env;
 use crate::base::failure::plain;
+use crate::base::https::{self, Through, TrustError, is_allowed, is_loopback, shown};
 use crate::base::text::{cap, visible};
 
-/// How long a server may take to be reached.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
 const REDIRECTS: usize = 5;
 /// A certificate that signed itself says of itself, as a rule, that it is an
 /// authority's.
@@ -176,28 +172,15 @@ fn client(
     url: &Url,
     silence: Duration,
 ) -> Result<(Option<Through>, Client), InstallError> {
-    let through = Through::find(env, url)?;
-    if url.scheme() == "https" {
-        authorities(env)?;
-    }
-    // Set once for the process; a second time it is there already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = Client::builder()
-        .user_agent(concat!("the-loop/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_DEADLINE)
-        .read_timeout(silence)
-        .redirect(redirect::Policy::none())
-        // None but the one that was judged.
-        .no_proxy();
-    let built = match &through {
-        Some(through) => through.proxy().and_then(|proxy| builder.proxy(proxy).build()),
-        None => builder.build(),
-    };
-    let client = built.map_err(|error| InstallError::Download {
-        url: shown(url),
-        why: visible(&crate::base::failure::chain(&error)),
-    })?;
-    Ok((through, client))
+    https::client(env, url, silence).map_err(|error| match error {
+        TrustError::BadProxy { variable, value, why } => {
+            InstallError::BadProxy { variable, value, why }
+        }
+        TrustError::BadAuthorities { variable, path, why } => {
+            InstallError::BadAuthorities { variable, path, why }
+        }
+        TrustError::Client { why } => InstallError::Download { url: shown(url), why },
+    })
 }
 
 #[cfg(test)]

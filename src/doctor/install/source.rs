@@ -7,6 +7,7 @@ use reqwest::Url;
 use super::InstallError;
 use super::download::silence;
 use crate::base::env::Env;
+use crate::base::https::{is_allowed, shown};
 use crate::core::platform::Pin;
 
 /// The variable that names a mirror.
@@ -62,37 +63,6 @@ impl Source {
             Err(InstallError::InsecureUrl { url: shown(&url) })
         }
     }
-}
-
-/// The URL for a message: a mirror's may hold a password, or a token in its query.
-pub(super) fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    // Only a URL without a host refuses, and that one has no password.
-    let _ = url.set_password(None);
-    let _ = url.set_username("");
-    url.set_fragment(None);
-    let query = if url.query().is_some() { "?…" } else { "" };
-    url.set_query(None);
-    format!("{url}{query}")
-}
-
-/// Whether a download may go there: https, or http to this machine itself.
-pub(super) fn is_allowed(url: &Url) -> bool {
-    match url.scheme() {
-        "https" => true,
-        "http" => is_loopback(url),
-        _ => false,
-    }
-}
-
-/// Whether the URL's host is this machine, by number or as `localhost`.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    host == "localhost"
-        || host
-            .trim_matches(['[', ']'])
-            .parse()
-            .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
 }
 
 #[cfg(test)]

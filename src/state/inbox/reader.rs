@@ -200,15 +200,6 @@ impl InboxReader {
         Ok(rows.into_iter().collect())
     }
 
-    /// When GitHub last greeted the webhook.
-    pub fn last_ping(&self) -> Result<Option<Timestamp>, InboxError> {
-        self.row(
-            "SELECT received_at FROM deliveries WHERE event = 'ping' ORDER BY seq DESC LIMIT 1",
-            [],
-            |row| time(row, 0),
-        )
-    }
-
     /// The delivery that arrived last.
     pub fn last_delivery(&self) -> Result<Option<Summary>, InboxError> {
         Ok(self.recent(1)?.pop())
@@ -270,7 +261,7 @@ impl InboxReader {
         Ok(found)
     }
 
-    fn row<T>(
+    pub(super) fn row<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -285,7 +276,7 @@ impl InboxReader {
 
     /// Every row that can be read. One that cannot must not hide the others; it
     /// is left out, and the log says so.
-    fn rows<T>(
+    pub(super) fn rows<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -350,7 +341,7 @@ fn reason(row: &Row<'_>, column: usize) -> rusqlite::Result<Reason> {
     word(row, column, Reason::parse)
 }
 
-fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     Timestamp::from_millisecond(row.get(column)?).map_err(|error| unreadable(column, error))
 }
 
@@ -388,7 +379,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredDelivery> {
 
 /// A body, byte for byte; empty where it is damaged, which no body that was taken
 /// in is.
-fn body(row: &Row<'_>, bytes: usize, size: usize) -> rusqlite::Result<Vec<u8>> {
+pub(super) fn body(row: &Row<'_>, bytes: usize, size: usize) -> rusqlite::Result<Vec<u8>> {
     let packed = StoredBody { bytes: row.get(bytes)?, size: row.get(size)? };
     Ok(packed.unpack().unwrap_or_else(|error| {
         tracing::error!(%error, "the inbox is damaged");

@@ -1,36 +1,71 @@
-//! What of the environment a download goes by: the proxy, and the authorities
-//! that vouch for servers. What cannot be used is named, and never passed over:
-//! nobody who set it wants the download to do without.
+//! Clients for servers elsewhere, and what of the environment they go by: the
+//! proxy, and the authorities that vouch for servers. What cannot be used is
+//! named, and never passed over: nobody who set it wants to do without.
+//!
+//! Downloads and what is asked of GitHub go through here. It knows of neither.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fs_err as fs;
-use reqwest::{NoProxy, Proxy, Url};
+use reqwest::{Client, NoProxy, Proxy, Url, redirect};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::InstallError;
-use super::source::{is_loopback, shown};
-use crate::base::env::Env;
-use crate::base::failure::plain;
-use crate::base::text::{cap, visible};
+use super::env::Env;
+use super::failure::{chain, plain};
+use super::text::{cap, visible};
+
+/// How long a server may take to be reached.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
 
 /// The variables that name a proxy, in the order in which they count.
 const PROXIES: &[&str] = &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 const EXCEPTIONS: &[&str] = &["NO_PROXY", "no_proxy"];
 
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// A variable names a proxy that cannot be used.
+    #[error("{variable} is {}{why}", value.as_ref().map(|is| format!("`{is}`, ")).unwrap_or_default())]
+    BadProxy {
+        /// The variable.
+        variable: &'static str,
+        /// Its value, where it holds nothing secret.
+        value: Option<String>,
+        /// What it is.
+        why: &'static str,
+    },
+    /// A variable names authorities that cannot be used.
+    #[error("{variable} names `{}`, which {why}", path.display())]
+    BadAuthorities {
+        /// The variable.
+        variable: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// What is the matter with it.
+        why: String,
+    },
+    /// It cannot be made.
+    #[error("no client can be made: {why}")]
+    Client {
+        /// Why.
+        why: String,
+    },
+}
+
 /// The proxy for a URL.
 #[derive(Debug, Clone)]
-pub(super) struct Through {
+pub struct Through {
     /// The variable that names it.
-    pub(super) variable: &'static str,
+    pub variable: &'static str,
     url: Url,
     exceptions: String,
 }
 
 impl Through {
     /// The proxy that the environment names for this URL.
-    pub(super) fn find(env: &Env, url: &Url) -> Result<Option<Self>, InstallError> {
+    fn find(env: &Env, url: &Url) -> Result<Option<Self>, TrustError> {
         let exceptions = EXCEPTIONS.iter().find_map(|name| env.var(name)).unwrap_or_default();
         if is_loopback(url) || is_excepted(exceptions, url.host_str().unwrap_or_default()) {
             return Ok(None);
@@ -45,7 +80,7 @@ impl Through {
             // It may hold a password that cannot be told from the rest.
             let is = parsed.as_ref().filter(|url| url.has_host()).map(shown);
             let value = is.map(|is| cap(&visible(is.trim_end_matches('/')), 40));
-            Err(InstallError::BadProxy { variable, value, why })
+            Err(TrustError::BadProxy { variable, value, why })
         };
         match &parsed {
             Some(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
@@ -60,13 +95,13 @@ impl Through {
     }
 
     /// Host and port, and nothing else that stands in the variable.
-    pub(super) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         let host = visible(self.url.host_str().unwrap_or_default());
         format!("{host}:{}", self.url.port_or_known_default().unwrap_or_default())
     }
 
     /// For a client.
-    pub(super) fn proxy(&self) -> reqwest::Result<Proxy> {
+    fn proxy(&self) -> reqwest::Result<Proxy> {
         Ok(Proxy::all(self.url.clone())?.no_proxy(NoProxy::from_string(&self.exceptions)))
     }
 }
@@ -83,10 +118,10 @@ fn is_excepted(exceptions: &str, host: &str) -> bool {
 }
 
 /// Whether the authorities that the environment names can be read.
-pub(super) fn authorities(env: &Env) -> Result<(), InstallError> {
+fn authorities(env: &Env) -> Result<(), TrustError> {
     let named = |variable| Some((variable, PathBuf::from(env.var_os(variable)?)));
     let bad = |variable, path: &Path, why: String| {
-        Err(InstallError::BadAuthorities { variable, path: path.to_path_buf(), why })
+        Err(TrustError::BadAuthorities { variable, path: path.to_path_buf(), why })
     };
     if let Some((variable, dir)) = named("SSL_CERT_DIR")
         && !dir.is_dir()
@@ -113,6 +148,65 @@ pub(super) fn authorities(env: &Env) -> Result<(), InstallError> {
         return bad(variable, &file, "holds a certificate that is damaged".to_owned());
     }
     Ok(())
+}
+
+/// A client for one URL, and the proxy through which it goes there. It follows no
+/// redirect; `silence` is how long a server may send nothing.
+pub fn client(
+    env: &Env,
+    url: &Url,
+    silence: Duration,
+) -> Result<(Option<Through>, Client), TrustError> {
+    let through = Through::find(env, url)?;
+    if url.scheme() == "https" {
+        authorities(env)?;
+    }
+    // Set once for the process; a second time it is there already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder()
+        .user_agent(concat!("the-loop/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_DEADLINE)
+        .read_timeout(silence)
+        .redirect(redirect::Policy::none())
+        // None but the one that was judged.
+        .no_proxy();
+    let built = match &through {
+        Some(through) => through.proxy().and_then(|proxy| builder.proxy(proxy).build()),
+        None => builder.build(),
+    };
+    let client = built.map_err(|error| TrustError::Client { why: visible(&chain(&error)) })?;
+    Ok((through, client))
+}
+
+/// The URL for a message: it may hold a password, or a token in its query.
+pub fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    // Only a URL without a host refuses, and that one has no password.
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    url.set_fragment(None);
+    let query = if url.query().is_some() { "?…" } else { "" };
+    url.set_query(None);
+    format!("{url}{query}")
+}
+
+/// Whether anything may be asked for there: https, or http to this machine itself.
+pub fn is_allowed(url: &Url) -> bool {
+    match url.scheme() {
+        "https" => true,
+        "http" => is_loopback(url),
+        _ => false,
+    }
+}
+
+/// Whether the URL's host is this machine, by number or as `localhost`.
+pub fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    host == "localhost"
+        || host
+            .trim_matches(['[', ']'])
+            .parse()
+            .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
 }
 
 #[cfg(test)]
