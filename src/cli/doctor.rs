@@ -1,6 +1,7 @@
 //! `the-loop doctor`: examines this host, or installs a pinned tool.
 
 mod bundle;
+mod hide;
 pub(crate) mod managed;
 pub(crate) mod notes;
 
@@ -220,15 +221,18 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
         asked.about_config = bundle::masked(asked.about_config);
     }
     let mut report = asked.check_up(context, dirs, &args.only).await;
+    let mut is_left = false;
     if args.fix {
-        let mut tried = Vec::new();
+        let mut tried = Tried::default();
         // What was put right can show the next thing to do, as a mode does.
         while fix(context, dirs, args, &report, &mut tried).await? {
             report = asked.check_up(context, dirs, &args.only).await;
         }
+        is_left = report.give_up(&tried.failed);
     }
     if args.report {
-        let text = bundle::text(context, &report, asked.config.as_ref(), asked.place.as_deref());
+        let text =
+            bundle::text(context, &mut report, asked.config.as_ref(), asked.place.as_deref());
         context.printer.out().write_all(text.as_bytes())?;
     } else if args.json {
         context.printer.data(&render(&report.to_json()))?;
@@ -236,7 +240,17 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
         context.printer.out().write_all(report.render(context.printer.is_verbose()).as_bytes())?;
     }
     // After a repair it is the second look that counts: what was not fixed is there.
-    Ok(ExitCode::from(report.exit_code()))
+    Ok(ExitCode::from(match report.exit_code() {
+        0 if is_left => Kind::Failed.exit_code(),
+        code => code,
+    }))
+}
+
+/// What `--fix` did.
+#[derive(Default)]
+struct Tried {
+    all: Vec<Repair>,
+    failed: Vec<Repair>,
 }
 
 /// Shows every repair that was not tried yet, and makes it unless only a look was
@@ -246,15 +260,15 @@ async fn fix(
     dirs: &Dirs,
     args: &Args,
     report: &Report,
-    tried: &mut Vec<Repair>,
+    tried: &mut Tried,
 ) -> Result<bool, Failure> {
     let mut repairs: Vec<_> =
         report.findings().iter().filter_map(|found| found.fix.as_ref()).collect();
     repairs.sort_by_key(|repair| !repair.is_first());
-    let is_first_look = tried.is_empty();
+    let is_first_look = tried.all.is_empty();
     repairs.retain(|repair| {
-        !tried.contains(repair) && {
-            tried.push((*repair).clone());
+        !tried.all.contains(repair) && {
+            tried.all.push((*repair).clone());
             true
         }
     });
@@ -274,14 +288,23 @@ async fn fix(
         progress: &progress,
     };
     for repair in repairs {
+        let found = repair;
+        let repair = &workshop.meant(found);
+        if let Some(said) = workshop.differs(found, repair) {
+            progress.say(&said);
+        }
         let what = repair.describe();
         if args.dry_run {
-            progress.say(&format!("would {what}"));
+            match workshop.hindrance(repair) {
+                None => progress.say(&format!("would {what}")),
+                Some(error) => progress.say(&format!("could not {what}: {}", error.told())),
+            }
             continue;
         }
         progress.say(&format!("fixing: {what}"));
         if let Err(error) = workshop.make(repair).await {
             progress.say(&format!("not fixed: {}", error.told()));
+            tried.failed.push(found.clone());
         }
     }
     Ok(!args.dry_run)
@@ -339,6 +362,7 @@ impl Asked {
         .await;
         report.push(self.about_config.clone());
         report.narrow(only);
+        report.advise(|text| context.with_config(text));
         report
     }
 }
@@ -356,17 +380,35 @@ fn about_config(context: &Context, loaded: &Result<Loaded, Failure>) -> Finding 
         }
         Err(failure) => {
             let text = visible_lines(&failure.to_string());
-            let mut lines = text.lines();
-            let what = lines.next().unwrap_or_default().to_owned();
+            let mut lines = text.lines().peekable();
+            let mut what = lines.next().unwrap_or_default().to_owned();
+            // Broken only to fit a terminal: here the report breaks its lines.
+            while let Some(more) =
+                lines.next_if(|line| line.starts_with("  ") && !line.contains(" |"))
+            {
+                what.push(' ');
+                what.push_str(more.trim_start());
+            }
             let mut finding = Finding::new(id, Severity::Error, what);
             finding.evidence = lines.map(ToOwned::to_owned).collect();
             if let Some(source) = failure.source() {
                 finding.evidence.push(visible(&chain(source)));
             }
-            let hints = failure.hints().join("; ");
-            if hints.is_empty() { finding } else { finding.remedy(Remedy::note(hints)) }
+            let (commands, notes): (Vec<_>, Vec<_>) =
+                failure.hints().iter().cloned().partition(|hint| is_command(hint));
+            let note = (!notes.is_empty()).then(|| notes.join("; "));
+            if note.is_none() && commands.is_empty() {
+                return finding;
+            }
+            finding.remedy(Remedy { commands, note })
         }
     }
+}
+
+/// Whether a hint is nothing but a command that changes who may do what.
+fn is_command(hint: &str) -> bool {
+    let programs = ["chmod ", "chown ", "sudo ", "doas ", "su "];
+    programs.iter().any(|program| hint.starts_with(program))
 }
 
 /// What a configuration enables.

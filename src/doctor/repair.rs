@@ -12,8 +12,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::install::source::Source;
-use super::install::store::Store;
-use super::install::{InstallError, Progress, advice, install, pick};
+use super::install::store::{Installed, Store};
+use super::install::{InstallError, Progress, advice, install, is_missing, pick, said_of};
 use super::tool::ToolId;
 use super::{agents, terminfo};
 use crate::base::dirs::Dirs;
@@ -183,6 +183,35 @@ pub struct Workshop<'a> {
 }
 
 impl Workshop<'_> {
+    /// The repair as it will be made: the build that is where builds come from.
+    pub fn meant(&self, repair: &Repair) -> Repair {
+        let Repair::Install { id, version } = repair else { return repair.clone() };
+        let version = match pick(*id, self.host, Some(version), self.source) {
+            Ok(pin) => pin.version.clone(),
+            Err(_) => version.clone(),
+        };
+        Repair::Install { id: *id, version }
+    }
+
+    /// What to say where that is another build than the one of choice.
+    pub fn differs(&self, found: &Repair, meant: &Repair) -> Option<String> {
+        match (found, meant) {
+            (Repair::Install { id, version }, Repair::Install { version: taken, .. }) => {
+                said_of(*id, version, taken, self.source)
+            }
+            _ => None,
+        }
+    }
+
+    /// What is known to keep a repair from being made.
+    pub fn hindrance(&self, repair: &Repair) -> Option<RepairError> {
+        let Repair::Install { id, version } = repair else { return None };
+        let pin = id.data().pin_for(self.host, Some(version)).ok()?;
+        let source = is_missing(self.source, pin)?;
+        let hints = advice(id.as_str(), pin, self.source, 0, &source);
+        Some(RepairError::Install { tool: id.as_str(), source: Box::new(source), hints })
+    }
+
     /// Makes a repair.
     pub async fn make(&self, repair: &Repair) -> Result<(), RepairError> {
         match repair {
@@ -213,14 +242,19 @@ impl Workshop<'_> {
     }
 
     async fn install(&self, id: ToolId, version: &str) -> Result<(), RepairError> {
-        let picked = pick(id, self.host, Some(version), self.source, self.progress);
+        let picked = id.data().pin_for(self.host, Some(version));
         let pin = picked.map_err(|error| RepairError::LeftAlone {
             path: id.as_str().into(),
             why: error.to_string(),
         })?;
         let store = Store::new(self.dirs);
         let done = install(self.env, id, pin, &store, self.source, self.progress).await;
-        done.map(drop).map_err(|source| {
+        let done = done.map(|done| {
+            let Installed { version, path } = done.installed;
+            let name = id.as_str();
+            self.progress.say(&format!("installed {name} {version}: {}", path_text(&path)));
+        });
+        done.map_err(|source| {
             let kept = store.kept(id, pin);
             let hints = advice(id.as_str(), pin, self.source, kept, &source);
             RepairError::Install { tool: id.as_str(), source: Box::new(source), hints }

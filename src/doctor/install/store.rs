@@ -179,7 +179,10 @@ impl Store {
 
     /// Why nothing can be installed where this store is, or is to be, if so.
     pub(in crate::doctor) fn obstacle(&self) -> Option<&'static str> {
-        let there = self.root.ancestors().find(|dir| dir.is_dir())?;
+        let there = self.root.ancestors().find(|dir| fs::metadata(dir).is_ok())?;
+        if !there.is_dir() {
+            return Some("a file is in the way");
+        }
         let flags = rustix::fs::statvfs(there).ok()?.f_flag;
         if flags.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
             Some("nothing can be run (noexec)")
@@ -210,7 +213,8 @@ impl Store {
                 Err(LockError::Held { holder, .. }) if start.elapsed() < LOCK_DEADLINE => {
                     let name = id.as_str();
                     if told.is_none() {
-                        progress.say(&format!("waiting for {holder}, which is installing {name}"));
+                        progress
+                            .say(&format!("waiting for {holder}, at work in the folder of {name}"));
                         told = Some(start);
                     } else if told.is_some_and(|told| told.elapsed() > LOCK_AGAIN) {
                         let waited = start.elapsed().as_secs();
