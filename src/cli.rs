@@ -130,11 +130,12 @@ pub fn main(env: Env) -> ExitCode {
     match run(&context, cli.command) {
         Ok(code) => code,
         Err(failure) => {
-            if failure.kind() != Kind::BrokenPipe {
-                let text = failure.render(cli.verbose);
+            let kind = failure.kind();
+            if kind != Kind::BrokenPipe {
+                let text = failure.wrapped(WIDTH).render(cli.verbose);
                 let _ = write!(context.printer.err(), "{text}");
             }
-            ExitCode::from(failure.kind().exit_code())
+            ExitCode::from(kind.exit_code())
         }
     }
 }

@@ -38,7 +38,7 @@ use crate::core::platform::Host;
 
 use install::store::Store;
 
-pub use checks::{InboxLook, Project, secret_command, socket_fault};
+pub use checks::{InboxLook, Project, secret_command, secret_export, socket_fault};
 pub use finding::{Finding, Severity};
 pub use named::named;
 pub use offer::offer_installs;

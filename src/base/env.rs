@@ -45,6 +45,7 @@ const PASSED_ON_PREFIXES: &[&str] = &["LC_", "XDG_"];
 pub struct Env {
     vars: BTreeMap<OsString, OsString>,
     cwd: PathBuf,
+    is_cwd_gone: bool,
     program: PathBuf,
 }
 
@@ -52,11 +53,12 @@ impl Env {
     /// Reads the surroundings of this process.
     #[expect(clippy::disallowed_methods, reason = "this is the one reader")]
     pub fn from_os() -> Self {
-        Self::fixed(
-            std::env::vars_os(),
-            std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-            std::env::current_exe().unwrap_or_else(|_| PathBuf::from("the-loop")),
-        )
+        let (cwd, is_cwd_gone) = match std::env::current_dir() {
+            Ok(cwd) => (cwd, false),
+            Err(_) => (PathBuf::from("/"), true),
+        };
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("the-loop"));
+        Self { is_cwd_gone, ..Self::fixed(std::env::vars_os(), cwd, program) }
     }
 
     /// Surroundings made by hand, for tests.
@@ -66,7 +68,7 @@ impl Env {
         program: impl Into<PathBuf>,
     ) -> Self {
         let vars = vars.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { vars, cwd: cwd.into(), program: program.into() }
+        Self { vars, cwd: cwd.into(), is_cwd_gone: false, program: program.into() }
     }
 
     /// A variable's value; unset and empty are the same.
@@ -84,9 +86,15 @@ impl Env {
         self.var_os("HOME").map(Path::new)
     }
 
-    /// The directory the process was started in.
+    /// The directory the process was started in; `/` where that was removed.
     pub fn cwd(&self) -> &Path {
         &self.cwd
+    }
+
+    /// Whether the directory the process was started in was removed. What is looked
+    /// for from there, or to be made there, is then to be looked for nowhere.
+    pub fn is_cwd_gone(&self) -> bool {
+        self.is_cwd_gone
     }
 
     /// The path of the running `the-loop` binary.

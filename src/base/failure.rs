@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::text::{push_wrapped, visible_lines};
 
 /// What kind of failure it was. It decides the exit code.
@@ -108,31 +110,66 @@ impl Failure {
             }
         }
         out.push('\n');
-        if let Some(width) = self.width {
-            let lines = std::mem::take(&mut out);
-            for line in lines.lines() {
-                let head: String = line.chars().take_while(|c| *c == ' ').collect();
-                push_wrapped(&mut out, &head, head.len() + 2, line, width);
+        let Some(width) = self.width else {
+            for hint in &self.hints {
+                let _ = writeln!(out, "hint: {hint}");
             }
+            return visible_lines(&out);
+        };
+        let lines = std::mem::take(&mut out);
+        for line in lines.lines() {
+            push_line(&mut out, line, 2, width);
         }
         for hint in &self.hints {
-            let line = format!("hint: {hint}");
-            let fits = self.width.is_none_or(|width| line.chars().count() <= width);
-            // A command, or a URL, stays whole on a line of its own.
-            let at = hint.find(" https://").or_else(|| hint.find(": ").map(|at| at + 1));
-            match at.map(|at| hint.split_at(at)) {
-                Some((before, whole)) if !fits => {
-                    let _ = writeln!(out, "hint: {before}\n {whole}");
-                }
-                _ => {
-                    out.push_str(&line);
-                    out.push('\n');
-                }
-            }
+            push_hint(&mut out, hint, width);
         }
         // A path, or what somebody answered, can hold anything.
         visible_lines(&out)
     }
+}
+
+/// Adds a line broken at spaces, where it does not fit: what is aligned stays so.
+fn push_line(out: &mut String, line: &str, indent: usize, width: usize) {
+    if line.width() <= width {
+        out.push_str(line);
+        out.push('\n');
+        return;
+    }
+    let head: String = line.chars().take_while(|c| *c == ' ').collect();
+    push_wrapped(out, &head, head.len() + indent, line, width);
+}
+
+/// Adds what to do next, so that it fits. A command, or a URL, stays whole on a line
+/// of its own.
+fn push_hint(out: &mut String, hint: &str, width: usize) {
+    let text = format!("hint: {hint}");
+    if text.lines().all(|line| line.width() <= width) {
+        out.push_str(&text);
+        out.push('\n');
+        return;
+    }
+    let at = hint.find(" https://").or_else(|| hint.find(": ").map(|at| at + 1));
+    let is_prose = |rest: &str| rest.contains(['`', '\n']);
+    match at.map(|at| hint.split_at(at)).filter(|(_, rest)| !is_prose(rest)) {
+        Some((before, whole)) => {
+            push_line(out, &format!("hint: {before}"), 6, width);
+            let _ = writeln!(out, " {whole}");
+        }
+        None if may_break(hint) => {
+            for (number, line) in text.lines().enumerate() {
+                push_line(out, line, if number == 0 { 6 } else { 0 }, width);
+            }
+        }
+        None => {
+            out.push_str(&text);
+            out.push('\n');
+        }
+    }
+}
+
+/// Whether a hint is a sentence: its commands stand in backticks, or it has none.
+fn may_break(hint: &str) -> bool {
+    hint.contains('`') || !hint.contains(['\'', '"', '/', '$', '&', '|'])
 }
 
 impl fmt::Display for Failure {
@@ -204,6 +241,29 @@ mod tests {
             failure().render(true),
             "error: nothing was saved\n  caused by: could not write `/x`\n  \
              caused by: the disk is full\nhint: make room\n"
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_broken_at_blanks_and_what_is_aligned_or_pasted_stays() {
+        let failure =
+            Failure::failed("f.yaml:1:4:\n  one two three four five\n1 | a:   b c\n  |      ^")
+                .hint("see https://example.net/a-long-page")
+                .hint("run this: sudo apt-get install tmux")
+                .hint("known keys: a, b,\n      c, d")
+                .hint("one two three four")
+                .hint("write this: `a b c d`, or that")
+                .hint("mkdir 'a b' && touch 'a b/c'");
+        let shown = failure.wrapped(18).render(false);
+        assert_eq!(
+            shown,
+            "error: f.yaml:1:4:\n  one two three\n    four five\n1 | a:   b c\n  |      ^\n\
+             hint: see\n  https://example.net/a-long-page\n\
+             hint: run this:\n  sudo apt-get install tmux\n\
+             hint: known keys:\n      a, b,\n      c, d\n\
+             hint: one two\n      three four\n\
+             hint: write this:\n      `a b c d`,\n      or that\n\
+             hint: mkdir 'a b' && touch 'a b/c'\n"
         );
     }
 }

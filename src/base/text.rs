@@ -94,6 +94,23 @@ pub fn cap(text: &str, limit: usize) -> String {
     }
 }
 
+/// The text on one line of at most `columns` columns and characters, fit to be
+/// looked at; what was cut ends with `…`.
+pub fn brief(text: &str, columns: usize) -> String {
+    // An accent takes no column.
+    let length = |text: &str| text.width().max(text.chars().count());
+    let mut out = String::new();
+    for c in text.chars() {
+        push_visible(&mut out, c);
+        if length(&out) > columns {
+            while length(&out) >= columns && out.pop().is_some() {}
+            out.push('…');
+            break;
+        }
+    }
+    out
+}
+
 /// The text in lines of at most `width` columns, each after `indent`. Lines are
 /// broken at blanks, but not within backticks, which may hold a command; a word that
 /// is longer stays whole.
@@ -164,6 +181,10 @@ mod tests {
 
     #[test]
     fn a_cut_is_visible() {
+        assert_eq!(brief("a\u{202e}", 9), "a\\u{202e}");
+        assert_eq!(brief("a\u{202e}b", 9), "a\\u{202e…");
+        assert_eq!((brief("字字", 4), brief("字字字", 5)), ("字字".into(), "字字…".into()));
+        assert_eq!(brief(&"e\u{301}".repeat(5), 3), "e\u{301}…");
         assert_eq!(cap("äöü", 3), "äöü");
         assert_eq!(cap("äöüß", 3), "äöü… [cut: 1 more characters]");
     }

@@ -7,6 +7,7 @@ pub(crate) mod notes;
 
 use std::error::Error as _;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,7 +22,7 @@ use crate::base::failure::{Failure, Kind, chain};
 use crate::base::process::Household;
 use crate::base::terminal::table;
 use crate::base::text::{visible, visible_lines};
-use crate::core::config::{Config, RunnerKind, Tools};
+use crate::core::config::{Config, RunnerKind, Tools, WebTerminal};
 use crate::core::harness::{Harnesses, Program};
 use crate::core::platform::Remedy;
 use crate::core::workspace::Places;
@@ -425,7 +426,8 @@ pub(crate) fn needs_of(config: &Config) -> Needs {
     }
 }
 
-fn project_of(loaded: &Loaded) -> Project {
+/// What a configuration says that is to be checked.
+pub(crate) fn project_of(loaded: &Loaded) -> Project {
     let Loaded { config, paths, .. } = loaded;
     let webhook = &config.webhooks.gh_webhook;
     let workspace = &config.routing.workspace;
@@ -445,11 +447,20 @@ fn project_of(loaded: &Loaded) -> Project {
             kept: Inbox::damaged_files(path),
         })),
         listen: Some((webhook.host, webhook.port).into()),
+        web_listen: web_address(&config.routing.web_terminal),
+        shared: (!workspace.enabled).then(|| loaded.project.join(&config.routing.spawn_workdir)),
         secret_env: Some(webhook.secret_env.clone()),
         secret_file: webhook.secret_file.clone(),
         tmux_socket: config.routing.tmux.socket.clone(),
         own_tmux_socket: Some(paths.tmux_socket()),
     }
+}
+
+/// Where the web terminal listens: `None` where it is off, on a socket, or where an
+/// interface is named, whose address the receiver finds.
+fn web_address(web: &WebTerminal) -> Option<SocketAddr> {
+    let host = web.host.parse().ok().filter(|_| web.enabled && web.socket.is_none())?;
+    Some(SocketAddr::new(host, web.port))
 }
 
 fn list_checks(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {

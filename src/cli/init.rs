@@ -166,6 +166,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
 
 async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let printer = context.printer;
+    context.in_a_directory()?;
     let dirs = context.dirs()?;
     let found = Found::look(context, &dirs).await;
     let root = found.root.clone().unwrap_or_else(|| context.env.cwd().to_path_buf());

@@ -163,7 +163,18 @@ impl Context {
         }
     }
 
+    /// Refuses to go on in a directory that was removed: no path there means
+    /// anything, and what is above it is not what was meant.
+    pub(crate) fn in_a_directory(&self) -> Result<(), Failure> {
+        if self.env.is_cwd_gone() {
+            return Err(Failure::refused("the current directory was removed")
+                .hint("`cd` into one that is there"));
+        }
+        Ok(())
+    }
+
     fn find(&self, dirs: &Dirs) -> Result<(PathBuf, FileOrigin), Failure> {
+        self.in_a_directory()?;
         if let Some(named) = self.named() {
             return Ok(named);
         }

@@ -370,10 +370,13 @@ impl Dispatcher {
             }
             self.starts += 1;
             self.set(&slug, Doing::Starting);
+            let mut is_begun = false;
             if let Some(session) = self.sessions.get_mut(&slug) {
                 session.holds_start = true;
+                is_begun = session.queue.head().is_some_and(|head| head.is_stored_begun);
             }
-            out.push(Command::Start(slug));
+            let begin = if is_begun { Command::TakeUp } else { Command::Start };
+            out.push(begin(slug));
         }
     }
 

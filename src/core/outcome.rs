@@ -181,6 +181,8 @@ vocabulary! {
         Submitted = "submitted",
         /// The agent's own record holds the delivery's marker.
         Accepted = "accepted",
+        /// The agent printed the result of its turn; no record of it holds the marker.
+        AcceptedByResult = "accepted-by-result",
         /// The signal proving it was found after a restart.
         AcceptedBeforeRestart = "accepted-before-restart",
         /// The session was closed before it could be delivered.

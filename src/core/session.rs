@@ -130,6 +130,10 @@ pub struct SessionRecord {
     /// Why it is paused, where no person did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_why: Option<String>,
+    /// When a person closed it while no receiver ran: what had come in until then, and
+    /// was not decided about, does not revive it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<Timestamp>,
     /// The failed checks that it was told of, oldest first, at most
     /// [`TOLD_CHECKS`].
     #[serde(default)]
@@ -199,6 +203,7 @@ impl SessionRecord {
             failure: None,
             blocked: None,
             paused_why: None,
+            closed_at: None,
             told_checks: Vec::new(),
             counted_from: None,
             last_turn: None,
@@ -281,6 +286,11 @@ impl SessionRecord {
         if self.status != SessionStatus::Paused {
             self.status = status;
         }
+    }
+
+    /// Whether it was closed behind an event that came in at `at`.
+    pub fn closed_behind(&self, at: Timestamp) -> bool {
+        self.status == SessionStatus::Closed && self.closed_at.is_some_and(|closed| at <= closed)
     }
 
     /// Lets its events go on, when it was paused.

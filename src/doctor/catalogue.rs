@@ -38,6 +38,8 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("config.valid", "the configuration can be read and has no fault"),
     ("secret.there", "the webhook has a secret that is private"),
     ("port.free", "the receiver can listen"),
+    ("port.web", "the web terminal can listen"),
+    ("workdir.there", "the directory that sessions start in is there"),
     ("disk.space", "there is room for state, tools and temporary files"),
     ("state.modes", "state belongs to this user alone"),
     ("state.inbox", "every delivery that was stored can be read"),

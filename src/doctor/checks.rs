@@ -5,6 +5,7 @@
 mod disk;
 mod harness;
 mod host;
+mod port;
 mod server;
 mod service;
 mod state;
@@ -23,7 +24,7 @@ use crate::core::platform::Host;
 
 pub(super) use disk::away;
 pub use server::socket_fault;
-pub use state::secret_command;
+pub use state::{secret_command, secret_export};
 
 /// How long a group of checks may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -43,6 +44,10 @@ pub struct Project {
     pub inbox: Option<(PathBuf, LookInto)>,
     /// Where the receiver listens.
     pub listen: Option<SocketAddr>,
+    /// Where the web terminal listens, when it is on and at an address.
+    pub web_listen: Option<SocketAddr>,
+    /// The directory that sessions share, which nobody makes.
+    pub shared: Option<PathBuf>,
     /// The variable that holds the secret.
     pub secret_env: Option<String>,
     /// The file that holds the secret.
@@ -86,7 +91,8 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["tmux.socketDir"], server::socket_dir),
     (&["service.linger", "service.killMode"], service::unit),
     (&["secret.there"], state::secret),
-    (&["port.free"], state::port),
+    (&["port.free", "port.web"], port::port),
+    (&["workdir.there"], state::workdir),
     (&["state.modes", "state.locks"], state::state),
     (&["state.inbox"], state::inbox),
     (&["tools.litter"], state::litter),

@@ -86,6 +86,10 @@ impl Report {
                            sessions start";
                 Finding::unchecked(id, why)
             }
+            "port.web" => Finding::unchecked(id, "no web terminal is to listen at an address"),
+            "workdir.there" => {
+                Finding::unchecked(id, "no configuration says that sessions share a directory")
+            }
             "port.free" | "secret.there" | "state.modes" | "state.inbox" | "state.locks" => {
                 let why = format!("no configuration can be read that says where: {what}");
                 Finding::unchecked(id, why)

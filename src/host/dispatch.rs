@@ -188,8 +188,9 @@ impl Driver {
 
     fn execute(&mut self, command: Command) {
         let runner = self.runner.clone();
+        let takes_up = matches!(command, Command::TakeUp(_));
         match command {
-            Command::Start(slug) => {
+            Command::Start(slug) | Command::TakeUp(slug) => {
                 let failed = StartFailure {
                     reason: Reason::Internal,
                     detail: "the start ended unexpectedly; the log has more".to_owned(),
@@ -197,7 +198,7 @@ impl Driver {
                 };
                 let on_panic = Input::Started(slug.clone(), Err(failed));
                 self.spawn(on_panic, async move {
-                    let result = runner.start(&slug).await;
+                    let result = runner.start(&slug, takes_up).await;
                     Input::Started(slug, result)
                 });
             }

@@ -80,8 +80,16 @@ pub struct Runners {
 
 impl Runners {
     /// Makes sure that the session can be delivered to: adopts its agent where
-    /// it is, starts it where it is not. A paused session is held.
-    pub async fn start(&self, slug: &Slug) -> Result<Hosting, StartFailure> {
+    /// it is, starts it where it is not. A paused session is held. `takes_up` what
+    /// an earlier receiver began: a headless turn goes on, or has ended, whatever
+    /// holds the session back now.
+    pub async fn start(&self, slug: &Slug, takes_up: bool) -> Result<Hosting, StartFailure> {
+        if takes_up {
+            let record = self.record(slug)?;
+            if let SessionRunner::Process(runner) = self.of(&record)? {
+                return Ok(runner.take_back(&record).await);
+            }
+        }
         self.wait_for_room(slug).await;
         let record = self.record(slug)?;
         if record.status == SessionStatus::Paused {

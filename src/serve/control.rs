@@ -29,7 +29,7 @@ use crate::state::registry::Registry;
 
 mod verbs;
 
-pub use verbs::{SessionVerb, VerbError, apply};
+pub use verbs::{NotDone, SessionVerb, VerbError, apply};
 
 /// What the receiver says about itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -197,9 +197,9 @@ async fn reload(AxumState(control): AxumState<Control>) -> Json<Reloaded> {
 async fn session(
     AxumState(control): AxumState<Control>,
     Json(verb): Json<SessionVerb>,
-) -> Result<StatusCode, (StatusCode, String)> {
+) -> Result<StatusCode, (StatusCode, Json<NotDone>)> {
     // A short change of a file under its lock.
-    apply(&control.registry, &verb).map_err(|error| (StatusCode::CONFLICT, chain(&error)))?;
+    apply(&control.registry, &verb).map_err(|error| (StatusCode::CONFLICT, Json(error.into())))?;
     if let SessionVerb::Pause { item } = verb {
         control.dispatcher.paused(item.slug()).await;
     }
@@ -270,11 +270,23 @@ pub async fn ask_to_reload(socket: &Path) -> Result<Option<Reloaded>, Failure> {
     Ok(Some(reloaded))
 }
 
-/// Asks the receiver for a change of a session; `false` when none runs.
-pub async fn ask_verb(socket: &Path, verb: &SessionVerb) -> Result<bool, Failure> {
+/// Asks the receiver for a change of a session, and gives what came of it; `None`
+/// when none runs.
+pub async fn ask_verb(
+    socket: &Path,
+    verb: &SessionVerb,
+) -> Result<Option<Result<(), NotDone>>, Failure> {
     let body = serde_json::to_vec(verb)
         .map_err(|error| Failure::failed("cannot put the change into words").because(error))?;
-    Ok(ask(socket, "POST", "/session", body).await?.is_some())
+    match answer_of(socket, "POST", "/session", body).await? {
+        None => Ok(None),
+        Some((409, body)) => {
+            serde_json::from_slice(&body).map(|not_done| Some(Err(not_done))).map_err(|error| {
+                Failure::failed("the receiver's answer cannot be read").because(error)
+            })
+        }
+        Some((status, body)) => done(status, body).map(|_| Some(Ok(()))),
+    }
 }
 
 /// Asks the receiver to let in what waits for an item's session; `false` when
@@ -296,20 +308,35 @@ async fn ask(
     path: &str,
     body: Vec<u8>,
 ) -> Result<Option<Vec<u8>>, Failure> {
+    match answer_of(socket, method, path, body).await? {
+        None => Ok(None),
+        Some((status, body)) => done(status, body).map(Some),
+    }
+}
+
+/// The receiver's answer; `None` when none runs.
+async fn answer_of(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<Option<(u16, Vec<u8>)>, Failure> {
     match request_unix(socket, method, path, body).await {
-        Ok((200..=299, body)) => Ok(Some(body)),
-        Ok((409, body)) => {
-            Err(Failure::refused(crate::base::text::visible(String::from_utf8_lossy(&body).trim())))
-        }
-        Ok((status, body)) => Err(Failure::failed(format!(
-            "the receiver answered {status}: {}",
-            crate::base::text::visible(String::from_utf8_lossy(&body).trim())
-        ))),
+        Ok(answer) => Ok(Some(answer)),
         Err(RequestError::Connect { source, .. }) if nobody_listens(&source) => Ok(None),
         Err(error) => {
             Err(Failure::failed("the receiver does not answer on its socket").because(error))
         }
     }
+}
+
+/// What it says when it did what it was asked.
+fn done(status: u16, body: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    if (200..=299).contains(&status) {
+        return Ok(body);
+    }
+    let said = crate::base::text::visible(String::from_utf8_lossy(&body).trim());
+    Err(Failure::failed(format!("the receiver answered {status}: {said}")))
 }
 
 fn nobody_listens(error: &std::io::Error) -> bool {

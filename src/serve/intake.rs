@@ -30,7 +30,7 @@ use super::sight::Sight;
 
 mod decided;
 
-use decided::{Decided, failed_to_start, left_over};
+use decided::{Decided, closed_before, failed_to_start, is_behind, left_over};
 
 /// How long after a failure of the inbox it is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -184,6 +184,9 @@ impl Intake {
         };
         let item = message.item;
         match self.registry.load(&item.slug()) {
+            Ok(Some(session)) if message.text.is_some() && is_behind(&session, delivery) => {
+                return closed_before(delivery, &item);
+            }
             Ok(Some(_)) => {}
             Ok(None) => {
                 let detail = Some(item.short());
@@ -267,6 +270,10 @@ impl Intake {
             Action::Deliver(message) => (Some(message), false),
             _ => (None, false),
         };
+        // What comes after the close revives it; what was there before does not.
+        if message.is_some() && session.as_ref().is_some_and(|s| is_behind(s, delivery)) {
+            return closed_before(delivery, item);
+        }
         let is_first = is_start && session.is_none();
         let marker = Marker::new(random::bytes());
         let prompt = message.map_or_else(String::new, |message| {

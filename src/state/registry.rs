@@ -404,24 +404,24 @@ fn read(
     parse: impl Fn(&[u8]) -> Result<SessionRecord, String>,
 ) -> Result<Option<SessionRecord>, String> {
     // What is no plain file is not opened: a pipe would be waited for.
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => {}
+    let length = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => metadata.len().min(MAX_BYTES),
         Ok(metadata) if metadata.is_dir() => return Err("it is a directory".to_owned()),
         Ok(_) => return Err("it is not a file".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
             return Ok(None);
         }
         Err(error) => return Err(io_reason(&error)),
-    }
-    let mut bytes = Vec::new();
+    };
+    // With room for all of it and more, it is read at once.
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 64);
     fs::File::open(path)
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| io_reason(&error))?;
-    if bytes.is_empty() {
-        return Err("it is empty".to_owned());
-    }
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err("it is larger than 1 MiB".to_owned());
+    match bytes.len() as u64 {
+        0 => return Err("it is empty".to_owned()),
+        1..=MAX_BYTES => {}
+        _ => return Err("it is larger than 1 MiB".to_owned()),
     }
     let record = parse(&bytes).map_err(|why| visible(&cap(&why, 200)))?;
     let own = record.slug();

@@ -68,7 +68,7 @@ impl Person {
     }
 }
 
-async fn stands(world: &World, id: &str, state: &str, reason: &str) {
+pub async fn stands(world: &World, id: &str, state: &str, reason: &str) {
     eventually(&format!("{id} is {state}, {reason}"), async || {
         let (_, out, _) = world.run(&["events", id, "--json"]);
         let value: Value = serde_json::from_str(&out).ok()?;
@@ -94,10 +94,12 @@ async fn three_events_wait_for_the_person(runner: &str) {
     person.awaits("p", "by hand").await;
     person.keys("p", &["Enter"]);
     eventually("it is taken", async || (prompts(&world).len() == 2).then_some(())).await;
-    for n in 0..3 {
+    comment(&world, "c-0", "comment 0.").await;
+    // Who comes before it is known to be held waits for it.
+    stands(&world, "c-0", "queued", "attached").await;
+    for n in 1..3 {
         comment(&world, &format!("c-{n}"), &format!("comment {n}.")).await;
     }
-    stands(&world, "c-0", "queued", "attached").await;
     stands(&world, "c-2", "queued", "attached").await;
     let (code, _, err) = world.run(&["sessions", "attach", "1"]);
     assert_eq!(code, 1, "{err}");
@@ -304,6 +306,36 @@ fn why_no_session_can_be_registered_is_said_with_what_helps() {
     assert_eq!(code, 1);
     assert!(err.contains("entry cannot be read") && err.contains("o+r+1.json"), "{err}");
     assert!(err.contains("move it away"), "{err}");
+}
+
+#[tokio::test]
+async fn why_a_change_is_not_made_is_said_alike_with_a_receiver_and_without() {
+    let mut world = world("");
+    let sessions = world.project.join(".the-loop/sessions");
+    for item in ["o/r#1", "o/r#2", "o/r#3"] {
+        assert_eq!(world.run(&["sessions", "register", item]).0, 0);
+    }
+    assert_eq!(world.run(&["sessions", "close", "3"]).0, 0);
+    std::fs::write(sessions.join("o+r+4.json"), "{").unwrap();
+    let entry = std::fs::read_to_string(sessions.join("o+r+1.json")).unwrap();
+    let entry: Value = serde_json::from_str(&entry).unwrap();
+    let conversation = entry["harnessSessionId"].as_str().unwrap();
+    let refused: [&[&str]; 7] = [
+        &["register", "o/r#1"],
+        &["register", "o/r#4"],
+        &["register", "o/r#5", "--session-id", conversation],
+        &["pause", "3"],
+        &["resume", "3"],
+        &["link-pr", "1", "2"],
+        &["pause", "4"],
+    ];
+    let said = |world: &World| refused.map(|args| world.run(&[&["sessions"], args].concat()));
+    let without = said(&world);
+    for ((code, _, err), args) in without.iter().zip(refused) {
+        assert!(*code == 1 && err.starts_with("error: "), "{args:?}: {err}");
+    }
+    world.start().await;
+    assert_eq!(said(&world), without);
 }
 
 #[test]

@@ -5,7 +5,9 @@
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+
+use crate::support::unbroken;
 
 /// A project below a home of its own.
 struct Place {
@@ -67,7 +69,7 @@ impl Place {
             "exit {}\n--- stdout\n{}--- stderr\n{}",
             output.status.code().unwrap(),
             text(&output.stdout),
-            text(&output.stderr)
+            unbroken(&text(&output.stderr))
         )
     }
 
@@ -335,4 +337,86 @@ fn a_reader_that_goes_away_is_no_failure() {
         assert_eq!(output.status.code(), Some(0), "{}", place.shown(&output));
         assert_eq!(output.stderr, b"");
     }
+}
+
+#[test]
+fn a_failure_of_any_command_fits_a_terminal() {
+    let place = Place::with_config("routing:\n  authorizedUsers: [alice]\n");
+    let deep = "a/long/way/to/nowhere/at/all";
+    for args in [
+        &["sessions", "show", "o/r#15"][..],
+        &["sessions", "register", "o/r#15", "--cwd", deep],
+        &["sessions", "register", "o/r#15", "--session-id", "not-the-id-of-any-conversation"],
+        &["sessions", "register", "https://example.net/no/issue/at/all/of/any/repository"],
+        &["sessions", "send", "15", "--file", deep],
+        &["sessions", "link-pr", "o/r#15", "o/r#16"],
+        &["--config", deep, "config", "check"],
+        &["--config", deep, "sessions", "list"],
+        &["gh-webhook", "start"],
+        &["gh-webhook", "stop"],
+        &["gh-webhook", "replay", "72d3162e-cc78-11e3-81ab-4c9367dc0958"],
+        &["events", "72d3162e-cc78-11e3-81ab-4c9367dc0958"],
+        &["web", "o/r#15", "--open"],
+        &["service", "install"],
+        &["init", "--harness", "an-agent-that-nobody-has-declared-anywhere", "--yes"],
+    ] {
+        for more in [&[][..], &["--verbose"]] {
+            let output = place.command(&[args, more].concat()).output().unwrap();
+            let err = String::from_utf8_lossy(&output.stderr);
+            for line in err.lines() {
+                // What is not broken: a path, or a command that is pasted.
+                let is_one = !line.trim().contains(' ')
+                    || line.trim().starts_with('`')
+                    || line.contains(" && ")
+                    || line.contains("$(");
+                assert!(line.chars().count() <= 80 || is_one, "{args:?}: {line}");
+            }
+        }
+    }
+}
+
+/// How often a program reads, and how many bytes, until it ends: those whom it waited
+/// for included.
+#[cfg(target_os = "linux")]
+fn reads_of(mut command: Command) -> (u64, u64) {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    // It stays to be asked until it is waited for.
+    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+    let text = std::fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap();
+    assert!(child.wait().unwrap().success(), "{command:?}");
+    let number = |key: &str| -> u64 {
+        let value = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        value.trim().parse().unwrap()
+    };
+    (number("syscr:"), number("rchar:"))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_look_reads_each_session_once_and_the_version_nothing() {
+    const SESSIONS: u64 = 1000;
+    let place = Place::with_config("routing:\n  authorizedUsers: [alice]\n");
+    let (few, bytes) = reads_of(place.command(&["--version"]));
+    assert!(few <= 40 && bytes <= 64 << 10, "--version reads {few} times, {bytes} bytes");
+    let (none, empty) = reads_of(place.command(&["sessions", "list"]));
+    assert!(none <= 120 && empty <= 256 << 10, "an empty list: {none} times, {empty} bytes");
+    let mut size = 0;
+    for number in 1..=SESSIONS {
+        let entry = serde_json::json!({
+            "workItem": { "ref": format!("github:o/r#{number}"), "title": "x".repeat(100) },
+            "harness": "claude", "cwd": "/tmp", "status": "active", "runner": "process",
+            "harnessSessionId": format!("00000000-0000-4000-8000-{number:012}"),
+            "createdAt": "2026-01-01T00:00:00Z",
+        });
+        let entry = entry.to_string();
+        size += entry.len() as u64;
+        place.write(&format!("project/.the-loop/sessions/o+r+{number}.json"), &entry);
+    }
+    let (reads, bytes) = reads_of(place.command(&["sessions", "list"]));
+    // An entry takes one read, and one that finds its end.
+    assert!(reads - none <= 2 * SESSIONS + 50, "{reads} reads, {none} without sessions");
+    assert!(bytes - empty <= size + size / 10, "{bytes} bytes read of {size}");
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use the_loop::core::config::{Config, WITHOUT_EFFECT, is_among, json_schema, leaves};
 
-use crate::support::World;
+use crate::support::{World, unbroken};
 
 #[test]
 fn every_value_is_shown_with_its_origin_and_no_secret_is() {
@@ -157,7 +157,7 @@ fn the_nearest_file_is_taken_and_what_is_in_its_place_is_not_passed_over() {
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let first = text(output.stdout).lines().next().unwrap_or_default().to_owned();
-        (first, text(output.stderr))
+        (first, unbroken(&text(output.stderr)))
     };
     let show = ["config", "show"];
     let project = std::fs::canonicalize(&world.project).unwrap();

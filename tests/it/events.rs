@@ -7,6 +7,8 @@ use the_loop::base::ids::WorkItem;
 use the_loop::core::outcome::{Reason, State};
 use the_loop::state::inbox::{About, DeliveryKind, Inbox, NewDelivery, Step};
 
+use crate::support::unbroken;
+
 const PAGE: &str = "https://github.com/octo/repo/issues/12#issuecomment-1";
 
 fn events(home: &Path, args: &[&str]) -> (i32, String, String) {
@@ -19,7 +21,7 @@ fn events(home: &Path, args: &[&str]) -> (i32, String, String) {
         .output()
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    (output.status.code().unwrap(), text(output.stdout), unbroken(&text(output.stderr)))
 }
 
 /// A configuration whose state is in `state/` beside it.

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::process::{comment, label, prompts, script, world};
-use crate::support::{World, eventually};
+use crate::support::{World, eventually, unbroken};
 
 /// Runs the program as somebody with another state: other variables, or another
 /// file over the same registry.
@@ -26,7 +26,7 @@ fn elsewhere(world: &World, by: &str, args: &[&str]) -> (i32, String, String) {
     (
         output.status.code().unwrap_or(-1),
         String::from_utf8_lossy(&output.stdout).into_owned(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
+        unbroken(&String::from_utf8_lossy(&output.stderr)),
     )
 }
 
@@ -79,7 +79,8 @@ async fn a_sweep_of_the_registry_lets_no_second_receiver_in() {
 #[tokio::test]
 async fn a_turn_that_a_killed_receiver_left_keeps_those_with_another_state_away() {
     let mut world = world("");
-    script(&world, json!({ "turnMs": 2500 }));
+    let end = world.home.join("end");
+    script(&world, json!({ "endsAt": end }));
     world.start().await;
     label(&world, "d-1").await;
     eventually("the turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
@@ -88,4 +89,5 @@ async fn a_turn_that_a_killed_receiver_left_keeps_those_with_another_state_away(
         let (code, _, err) = elsewhere(&world, by, &["gh-webhook", "start"]);
         assert!(code == 1 && err.contains("a turn of `o+r+1`"), "{by}: {err}");
     }
+    std::fs::write(end, "").unwrap();
 }

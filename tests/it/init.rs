@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use the_loop::core::config::{Config, HarnessName, RunnerKind, SpawnPolicy, parse};
 
-use crate::support::{TmuxServer, eventually, short_dir};
+use crate::support::{TmuxServer, eventually, short_dir, unbroken};
 
 /// A folder below a home of its own.
 struct Place {
@@ -85,7 +85,7 @@ impl Place {
     fn run(&self, args: &[&str]) -> (i32, String, String) {
         let output = self.command(args).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+        (output.status.code().unwrap(), text(output.stdout), unbroken(&text(output.stderr)))
     }
 
     fn file(&self) -> PathBuf {

@@ -40,6 +40,7 @@ mod loops;
 mod main_job;
 mod mock_api;
 mod mock_models;
+mod not_ready;
 mod payloads;
 mod pins;
 mod process;

@@ -145,8 +145,9 @@ async fn a_kill_of_the_receiver_during_a_turn_runs_no_turn_twice_and_loses_none(
     script(&world, json!({ "turnMs": 1500 }));
     world.start().await;
     label(&world, "d-1").await;
-    comment(&world, "c-1", "second.").await;
     eventually("the first turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
+    // Not before: what waits for a start is told together.
+    comment(&world, "c-1", "second.").await;
     world.end(Signal::KILL);
     world.start().await;
     world.reaches("d-1", "delivered").await;

@@ -36,7 +36,9 @@ fn without_a_secret_nothing_starts() {
     let world = World::new(DEMO);
     let said = refused(start(&world).env_remove("THE_LOOP_GH_WEBHOOK_SECRET"));
     assert!(said.contains("THE_LOOP_GH_WEBHOOK_SECRET"), "{said}");
-    assert!(said.contains("openssl rand -hex 32"), "{said}");
+    let make =
+        "export THE_LOOP_GH_WEBHOOK_SECRET=\"$(od -An -tx1 -N32 /dev/urandom | tr -d ' \\n')\"";
+    assert!(said.contains(&format!("hint: {make}\n")), "{said}");
     let said = refused(start(&world).env("THE_LOOP_GH_WEBHOOK_SECRET", ""));
     assert!(said.contains("no secret"), "{said}");
     // Asking for it is possible on loopback alone.
@@ -101,7 +103,9 @@ fn a_port_in_use_is_named() {
     let port = taken.local_addr().unwrap().port();
     set_port(&world, port);
     let said = refused(&mut start(&world));
-    assert!(said.contains(&format!("could not listen on 127.0.0.1:{port}")), "{said}");
+    let what = format!("the receiver cannot listen on 127.0.0.1:{port}: another program does");
+    assert!(said.contains(&what) && said.contains("this host is not ready"), "{said}");
+    assert!(said.contains(&format!("sport = :{port}")), "{said}");
     assert!(said.contains("webhooks.ghWebhook.port"), "{said}");
 }
 

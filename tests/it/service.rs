@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::{World, unbroken};
 
 /// A project whose secret is in a file, as a service needs it.
 fn world() -> World {
@@ -43,7 +43,7 @@ fn run(world: &World, args: &[&str]) -> (i32, String, String) {
     }
     let output = command.args(args).env("PATH", path).env("USER", "nobody-here").output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    (output.status.code().unwrap(), out, err)
+    (output.status.code().unwrap(), out, unbroken(&err))
 }
 
 fn units(world: &World) -> Vec<PathBuf> {

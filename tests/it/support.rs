@@ -68,6 +68,27 @@ impl Drop for TmuxServer {
     }
 }
 
+/// What was said on standard error, with each failure on one line: where its lines are
+/// broken depends on the length of the paths in it.
+pub fn unbroken(err: &str) -> String {
+    let mut out = String::new();
+    let mut is_failure = false;
+    for line in err.lines() {
+        let text = line.trim_start();
+        let goes_on = line.starts_with("  ") && !text.starts_with("caused by: ");
+        if is_failure && goes_on && !text.starts_with('|') {
+            out.truncate(out.trim_end().len());
+            out.push(' ');
+            out.push_str(text);
+        } else {
+            is_failure = line.starts_with("error: ") || text.starts_with("caused by: ");
+            out.push_str(line);
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// Waits until `check` gives a value; panics with `what` after 20 seconds.
 pub async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
     let begin = Instant::now();
@@ -154,13 +175,14 @@ impl World {
         command
     }
 
-    /// Runs the program to its end: exit code, standard output, standard error.
+    /// Runs the program to its end: exit code, standard output, standard error with
+    /// each failure on one line.
     pub fn run(&self, args: &[&str]) -> (i32, String, String) {
         let output = self.command(args).output().unwrap();
         (
             output.status.code().unwrap_or(-1),
             String::from_utf8_lossy(&output.stdout).into_owned(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
+            unbroken(&String::from_utf8_lossy(&output.stderr)),
         )
     }
 

@@ -6,7 +6,10 @@ use std::ffi::OsStr;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use the_loop::base::checkpoint::Checkpoint;
+use the_loop::base::clock::Clock;
+use the_loop::state::inbox::{DeliveryKind, Inbox, NewDelivery};
 
+use crate::attach::stands;
 use crate::process::{comment, ends, label, prompts, script, world};
 use crate::support::{World, eventually, payload};
 
@@ -26,12 +29,13 @@ enum Kill {
 
 /// How an agent ends, and what it leaves: its script, and whether that has a
 /// result.
-const ENDINGS: [(&str, i32, bool); 5] = [
+const ENDINGS: [(&str, i32, bool); 6] = [
     ("idle", 0, true),
     ("exit-after", 0, false),
     ("exit-after", 1, false),
     ("killed-after", 0, false),
     ("cut-json", 0, false),
+    ("failed-turn", 0, false),
 ];
 
 /// What an agent tells of the prompt that it took: hook, transcript.
@@ -88,7 +92,7 @@ async fn they_end(world: &World) {
 }
 
 async fn no_turn_is_run_twice(kill: Kill) {
-    let mut world = world("maxConcurrentDispatches: 20");
+    let mut world = world("maxConcurrentDispatches: 24");
     let cases = cases(&world);
     let mark = world.home.join("frozen");
     if kill == Kill::AtTheSpawn {
@@ -143,7 +147,8 @@ async fn no_turn_is_run_twice(kill: Kill) {
         assert!(matches!(world.post(&id, "issue_comment", &comment).await, 200 | 202));
         let (state, reason, detail) = ends(&world, &id).await;
         let wanted = match (has_result, has_proof) {
-            (true, _) => ("delivered", "accepted"),
+            (true, true) => ("delivered", "accepted"),
+            (true, false) => ("delivered", "accepted-by-result"),
             (false, true) => ("delivered", "accepted-without-result"),
             (false, false) => ("unproven", "no-signal"),
         };
@@ -246,15 +251,105 @@ async fn a_session_that_is_closed_while_no_receiver_runs_stays_so_and_what_waite
     assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted-without-result"));
     let (state, reason, _) = ends(&world, "c-1").await;
     assert_eq!((state.as_str(), reason.as_str()), ("failed", "closed-before-delivery"));
-    let status = || {
-        let (_, out, _) = world.run(&["sessions", "show", "1", "--json"]);
-        serde_json::from_str::<Value>(&out).unwrap()["status"].clone()
-    };
-    assert_eq!(status(), "closed");
+    assert_eq!(status(&world), "closed");
     assert_eq!(prompts(&world).len(), 1);
     // What comes after the close revives it.
     let (code, _, err) = world.run(&["sessions", "send", "1", "hello again"]);
     assert_eq!(code, 0, "{err}");
     eventually("it is revived", async || (prompts(&world).len() == 2).then_some(())).await;
-    eventually("it is active", async || (status() == "active").then_some(())).await;
+    eventually("it is active", async || (status(&world) == "active").then_some(())).await;
+}
+
+fn status(world: &World) -> Value {
+    let (_, out, _) = world.run(&["sessions", "show", "1", "--json"]);
+    serde_json::from_str::<Value>(&out).unwrap()["status"].clone()
+}
+
+#[tokio::test]
+async fn a_turn_that_runs_is_taken_up_although_its_session_was_paused_meanwhile() {
+    let mut world = world("");
+    let end = world.home.join("end");
+    script(&world, json!({ "endsAt": end }));
+    world.start().await;
+    label(&world, "d-1").await;
+    eventually("the turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
+    comment(&world, "c-1", "waits.").await;
+    world.reaches("c-1", "queued").await;
+    world.end(Signal::KILL);
+    let (code, _, err) = world.run(&["sessions", "pause", "1"]);
+    assert_eq!(code, 0, "{err}");
+    world.start().await;
+    stands(&world, "d-1", "injecting", "turn-running").await;
+    std::fs::write(&end, "").unwrap();
+    let (state, reason, detail) = ends(&world, "d-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted"), "{detail}");
+    stands(&world, "c-1", "queued", "session-paused").await;
+    assert_eq!((status(&world), prompts(&world).len()), (json!("paused"), 1));
+    let (code, _, err) = world.run(&["sessions", "resume", "1"]);
+    assert_eq!(code, 0, "{err}");
+    world.reaches("c-1", "delivered").await;
+    assert_eq!(prompts(&world).len(), 2);
+}
+
+#[tokio::test]
+async fn a_turn_that_nobody_had_begun_waits_for_the_end_of_a_pause() {
+    let mut world = world("");
+    script(&world, json!({}));
+    let mark = world.home.join("frozen");
+    let freeze = OsStr::new(Checkpoint::Paste.as_str());
+    world
+        .start_with(&[("THE_LOOP_FREEZE_AT", freeze), ("THE_LOOP_FREEZE_MARK", mark.as_os_str())])
+        .await;
+    let arm = payload::labeled("o/r", 1, "alice");
+    // One that froze does not answer.
+    let sent = world.post("d-1", "issues", &arm);
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), sent).await;
+    eventually("it froze", async || mark.exists().then_some(())).await;
+    world.end(Signal::KILL);
+    let (code, _, err) = world.run(&["sessions", "pause", "1"]);
+    assert_eq!(code, 0, "{err}");
+    world.start().await;
+    stands(&world, "d-1", "queued", "session-paused").await;
+    assert_eq!((status(&world), prompts(&world).len()), (json!("paused"), 0));
+    let (code, _, err) = world.run(&["sessions", "resume", "1"]);
+    assert_eq!(code, 0, "{err}");
+    world.reaches("d-1", "delivered").await;
+    assert_eq!(prompts(&world).len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_not_decided_about_when_its_session_was_closed_does_not_revive_it() {
+    let mut world = world("");
+    script(&world, json!({}));
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    world.end(Signal::TERM);
+    // What a person sent, and what a receiver took in its last moment.
+    let (code, _, err) = world.run(&["sessions", "send", "1", "one more thing"]);
+    assert_eq!(code, 0, "{err}");
+    let sent = err.split('`').nth(1).unwrap().rsplit(' ').next().unwrap().to_owned();
+    let inbox = Inbox::open(&world.state_dir().join("inbox.db"), Clock::System).unwrap();
+    let comment_of = |text: &str| payload::comment("o/r", 1, "alice", text).to_string();
+    let new = NewDelivery {
+        id: "c-1".parse().unwrap(),
+        kind: DeliveryKind::Github,
+        event: "issue_comment".to_owned(),
+        body: comment_of("too late.").into_bytes(),
+    };
+    inbox.accept(new).await.unwrap();
+    inbox.close();
+    let (code, _, err) = world.run(&["sessions", "close", "1"]);
+    assert_eq!(code, 0, "{err}");
+    world.start().await;
+    for id in [sent.as_str(), "c-1"] {
+        let (state, reason, _) = ends(&world, id).await;
+        assert_eq!((state.as_str(), reason.as_str()), ("failed", "closed-before-delivery"));
+    }
+    assert_eq!((status(&world), prompts(&world).len()), (json!("closed"), 1));
+    // What a person asks for again comes after the close.
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "c-1"]);
+    assert_eq!(code, 0, "{err}");
+    world.reaches("c-1", "delivered").await;
+    assert_eq!((status(&world), prompts(&world).len()), (json!("active"), 2));
 }

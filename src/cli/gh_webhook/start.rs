@@ -26,6 +26,28 @@ use crate::serve::receiver::Secret;
 use crate::serve::reload::Reloader;
 use crate::state::config_file;
 
+/// The checks whose faults keep the receiver from starting, or every session. tmux's
+/// socket is looked at when it is known which one it is.
+const BEFORE_THE_PORT: &[&str] = &[
+    "tmux.found",
+    "tmux.runs",
+    "tmux.version",
+    "tmux.server",
+    "tmux.pane",
+    "tmux.paste",
+    "ttyd",
+    "git",
+    "claude.found",
+    "claude.runs",
+    "claude.version",
+    "agent",
+    "secret.there",
+    "port.free",
+    "port.web",
+    "workdir.there",
+    "state.modes",
+];
+
 /// Start the receiver, in the foreground unless `--detach` is given
 ///
 /// Checks first what it needs, and says what is missing and how to get it
@@ -159,8 +181,30 @@ async fn check(
     loaded: Loaded,
     read: config_file::Read,
 ) -> Result<Setup, Failure> {
+    let project = crate::cli::doctor::project_of(&loaded);
     let Loaded { config, paths, .. } = loaded;
     let webhook = &config.webhooks.gh_webhook;
+    let dirs = context.dirs()?;
+    let mut ids: Vec<String> = BEFORE_THE_PORT.iter().map(|id| (*id).to_owned()).collect();
+    if args.insecure_no_secret {
+        ids.retain(|id| id != "secret.there");
+    }
+    let household = Household::enter();
+    let report = Box::pin(doctor::check_up(&doctor::Request {
+        env: &context.env,
+        dirs: &dirs,
+        tools: &config.tools,
+        needs: &crate::cli::doctor::needs_of(&config),
+        // Trees are trusted one by one.
+        project: &doctor::Project { workdir: None, ..project },
+        only: &ids,
+    }))
+    .await;
+    drop(household);
+    if let Some(text) = report.errors_text() {
+        return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
+            .hint("`the-loop doctor` shows every check"));
+    }
     let secret = if args.insecure_no_secret {
         if !webhook.host.is_loopback() {
             return Err(Failure::refused(format!(
@@ -171,27 +215,15 @@ async fn check(
         None
     } else {
         Some(Secret::load(&context.env, webhook).map_err(|error| {
-            let command = match &webhook.secret_file {
-                Some(file) if !file.exists() => doctor::secret_command(file),
-                _ => format!(
-                    "export {}=\"$(openssl rand -hex 32)\"",
-                    variable_shown(&webhook.secret_env)
-                ),
-            };
-            Failure::refused("the webhook has no secret")
-                .because(error)
-                .hint(format!("{command} and give GitHub the same"))
+            let failure = Failure::refused("the webhook has no secret").because(error);
+            match &webhook.secret_file {
+                Some(_) => failure,
+                None => failure
+                    .hint(doctor::secret_export(&variable_shown(&webhook.secret_env)))
+                    .hint("and give GitHub the same"),
+            }
         })?)
     };
-    let needs = crate::cli::doctor::needs_of(&config);
-    let dirs = context.dirs()?;
-    let household = Household::enter();
-    let report = doctor::examine(&context.env, &dirs, &config.tools, &needs).await;
-    drop(household);
-    if let Some(text) = report.errors_text() {
-        return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
-            .hint("`the-loop doctor` shows every check"));
-    }
     let tmux = match report.tool(ToolId::Tmux) {
         Some(tool) => Some(tool.clone()),
         // Sessions from before may be in tmux, whatever new ones are.

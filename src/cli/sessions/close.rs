@@ -104,7 +104,10 @@ async fn close_here(
     }
     let registry = Registry::of(&loaded.paths);
     registry
-        .update(slug, |record| record.status = SessionStatus::Closed)
+        .update(slug, |record| {
+            record.status = SessionStatus::Closed;
+            record.closed_at = Some(Clock::System.now());
+        })
         .map(drop)
         .map_err(|error| Failure::failed("could not note that it is closed").because(error))?;
     end_queue(loaded, slug, record).await?;

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{Context, Failure, Loaded, Registry, RegistryError, resolve, visible};
+use super::{Context, Failure, Loaded, Registry, resolve, visible};
 use crate::base::clock::Clock;
 use crate::base::failure::Kind;
 use crate::base::ids::{HarnessSessionId, Repo, WorkItem};
@@ -12,7 +12,7 @@ use crate::base::random;
 use crate::core::config::{HarnessName, RunnerKind};
 use crate::core::harness::Harnesses;
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
-use crate::serve::control::{self, SessionVerb, VerbError};
+use crate::serve::control::{self, NotDone, SessionVerb};
 
 /// Keep a session's events back, and leave its agent alone
 ///
@@ -194,19 +194,20 @@ fn work_item(text: &str) -> Result<WorkItem, Failure> {
 
 fn change(context: &Context, loaded: &Loaded, verb: &SessionVerb) -> Result<(), Failure> {
     let socket = loaded.paths.control();
-    let is_done = context.block_on(async { control::ask_verb(&socket, verb).await })?;
-    if is_done {
-        return Ok(());
-    }
-    control::apply(&Registry::of(&loaded.paths), verb).map_err(|error| match error {
-        VerbError::Registry { source: RegistryError::Unreadable { path, why } } => {
-            super::unreadable(&path, &why)
+    let answer = context.block_on(async { control::ask_verb(&socket, verb).await })?;
+    let is_here = answer.is_none();
+    let done = answer.unwrap_or_else(|| {
+        control::apply(&Registry::of(&loaded.paths), verb).map_err(NotDone::from)
+    });
+    done.map_err(|not_done| match not_done {
+        NotDone::Refused { why } => Failure::refused(why),
+        NotDone::Unreadable { path, why } => super::unreadable(&path, &why),
+        NotDone::Failed { why } => {
+            Failure::failed("could not change the session's entry").because(why)
         }
-        VerbError::Registry { .. } => {
-            Failure::failed("could not change the session").because(error)
-        }
-        error => Failure::refused(error.to_string()),
     })?;
-    context.printer.note("no receiver runs: the session's entry was changed");
+    if is_here {
+        context.printer.note("no receiver runs: the session's entry was changed");
+    }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::base::text::{cap, visible};
+use super::values::shown;
 
 /// A number of bytes: `512MB`. Units are of 1024; a bare number is bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -165,7 +165,7 @@ impl Visitor<'_> for Amount {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
         parse(text, self.units, self.most).map_err(|wrong| {
-            let text = visible(&cap(text, 60));
+            let text = shown(text);
             match wrong {
                 Wrong::NoAmount => E::custom(format!("`{text}` is not {}", self.expected)),
                 Wrong::TooMuch => E::custom(format!("`{text}` is more than {}", self.at_most)),

@@ -10,9 +10,8 @@ use super::locate::{Spot, What, locate};
 use super::model::{Config, EVENT_NAMES, EVENTS};
 use super::suggest::{nearest, one_of};
 use super::tree::{Node, Step, dotted};
-use super::values::NO_PASSWORD;
+use super::values::{NO_PASSWORD, hinted, shown};
 use super::walk::{Fault, FaultKind, Found};
-use crate::base::text::{cap, visible};
 
 mod args;
 mod harnesses;
@@ -167,7 +166,7 @@ fn explain(file: &Path, text: &str, fault: &Fault) -> ConfigError {
             let error = error(format!("{name} must hold keys, not {}", told(&found(what))));
             match (what, known) {
                 (Found::Text(text), [only]) => {
-                    error.hint(format!("write it as `{{ {only}: {} }}`", shown(text)))
+                    error.hint(format!("write it as `{{ {only}: {} }}`", hinted(text)))
                 }
                 _ => error.hint(list("known keys", known)),
             }
@@ -242,13 +241,13 @@ fn type_hint(found: &Found, expected: &str) -> Option<String> {
         (Found::Text(text), "a list") => {
             // What was written as on a command line is a word each.
             let words: Vec<_> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
-            Some(format!("write it as a list: `[{}]`", shown(&words.join(", "))))
+            Some(format!("write it as a list: `[{}]`", hinted(&words.join(", "))))
         }
         (Found::Text(text), _) if text.parse::<u32>().is_ok() => {
             Some("leave out its quotes".to_owned())
         }
         (Found::Number(number), "text" | "a path") => {
-            Some(format!("put it into quotes: `\"{number}\"`"))
+            Some(format!("put it into quotes: `\"{}\"`", hinted(number)))
         }
         (Found::Bool(value), "text" | "a path") => {
             Some(format!("put it into quotes: `\"{value}\"`"))
@@ -263,7 +262,7 @@ fn in_words(found: &Found) -> String {
         Found::List => "a list".to_owned(),
         Found::Keys => "keys".to_owned(),
         Found::Bool(value) => format!("`{value}`"),
-        Found::Number(number) => format!("`{number}`"),
+        Found::Number(number) => format!("`{}`", shown(number)),
         Found::Huge => "a number beyond all bounds".to_owned(),
         Found::Text(text) => format!("`{}`", shown(text)),
     }
@@ -293,10 +292,6 @@ fn last_key(path: &[Step]) -> &str {
             Step::Index(_) => None,
         })
         .unwrap_or_default()
-}
-
-fn shown(text: &str) -> String {
-    visible(&cap(text, 60))
 }
 
 /// A fault that only shows when what a key names is looked at: at the key's value,

@@ -8,13 +8,20 @@ use std::path::PathBuf;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
-use crate::base::text::{cap, visible};
+use crate::base::text::brief;
 
 /// What is said about an address with a password in it, which is not repeated.
 pub(super) const NO_PASSWORD: &str = "an address here holds no user name or password";
 
-fn shown(text: &str) -> String {
-    visible(&cap(text, 60))
+/// A text of the file between backticks, in which it has none of its own: lines are
+/// not broken within a pair.
+pub(super) fn shown(text: &str) -> String {
+    brief(&text.replace('`', "'"), 60)
+}
+
+/// The same within a hint, which is one line.
+pub(super) fn hinted(text: &str) -> String {
+    brief(&text.replace('`', "'"), 40)
 }
 
 /// An address to listen on.

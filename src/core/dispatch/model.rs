@@ -113,7 +113,7 @@ pub enum Delivered {
     },
     /// It was called off before anything was typed.
     CalledOff,
-    /// It gave way before anything was typed.
+    /// It gave way before anything was typed or begun.
     GaveWay,
     /// tmux or the disk did not do what it was asked.
     Broken(String),
@@ -124,6 +124,9 @@ pub enum Delivered {
 pub enum Command {
     /// Make sure that the session is live; answer with [`Input::Started`].
     Start(Slug),
+    /// Take up what an earlier receiver began, where its agent goes on without one:
+    /// nothing holds that back. Else the same as [`Command::Start`].
+    TakeUp(Slug),
     /// Inject the deliveries as one text; answer with [`Input::Delivered`].
     Deliver(Slug, Batch),
     /// Give the deliveries back, when nothing of them was typed yet.

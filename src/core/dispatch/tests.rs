@@ -127,6 +127,26 @@ fn a_held_session_takes_up_no_start_and_keeps_its_order() {
 }
 
 #[test]
+fn what_an_earlier_receiver_began_is_taken_up_and_what_gave_way_is_held_back() {
+    let mut dispatcher = Dispatcher::new(1);
+    let begun = Job { begun: true, ..Job::new(id("a"), slug(1), Task::Deliver) };
+    assert_eq!(dispatcher.handle(Input::Enqueued(begun)), [Command::TakeUp(slug(1))]);
+    assert_eq!(dispatcher.handle(deliver("b", 1)).len(), 1);
+    let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
+    assert_eq!(commands, [delivers(1, &["a"])]);
+    // Nobody had begun it after all: it is as every other, and told with others.
+    let commands = dispatcher.handle(Input::Delivered(slug(1), Delivered::GaveWay));
+    assert_eq!(state_of(&commands, "a"), Some((State::Queued, Reason::Waiting)));
+    assert!(commands.contains(&Command::Start(slug(1))), "{commands:?}");
+    let held = Ok(Hosting::Held(Reason::SessionPaused));
+    let commands = dispatcher.handle(Input::Started(slug(1), held));
+    assert_eq!(state_of(&commands, "a"), Some((State::Queued, Reason::SessionPaused)));
+    dispatcher.handle(Input::Woke(slug(1)));
+    let commands = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
+    assert_eq!(commands, [delivers(1, &["a", "b"])]);
+}
+
+#[test]
 fn closing_a_held_session_does_not_wait_for_its_release() {
     let mut dispatcher = Dispatcher::new(1);
     dispatcher.handle(deliver("a", 1));
@@ -309,11 +329,13 @@ fn answer(command: &Command, roll: u8) -> Option<Input> {
     let failure =
         StartFailure { reason: Reason::TmuxFailed, detail: String::new(), transient: roll < 60 };
     match command {
-        Command::Start(slug) if roll < 40 => Some(Input::Started(slug.clone(), Err(failure))),
-        Command::Start(slug) if roll < 60 => {
+        Command::Start(slug) | Command::TakeUp(slug) if roll < 40 => {
+            Some(Input::Started(slug.clone(), Err(failure)))
+        }
+        Command::Start(slug) | Command::TakeUp(slug) if roll < 60 => {
             Some(Input::Started(slug.clone(), Ok(Hosting::Held(Reason::SessionPaused))))
         }
-        Command::Start(slug) => {
+        Command::Start(slug) | Command::TakeUp(slug) => {
             let hosting = if roll.is_multiple_of(2) { Hosting::Live } else { Hosting::Headless };
             Some(Input::Started(slug.clone(), Ok(hosting)))
         }

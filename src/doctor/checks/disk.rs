@@ -20,7 +20,7 @@ const MIB: u64 = 1024 * 1024;
 const INODES_ERROR: u64 = 20;
 const INODES_WARNING: u64 = 1000;
 /// What to do where nothing can be made.
-const ELSEWHERE: &str =
+pub(super) const ELSEWHERE: &str =
     "set HOME, or THE_LOOP_HOME (for state alone: `state.dir`), to a directory of yours";
 
 pub(super) fn disk(scene: &Scene) -> Vec<Finding> {
@@ -86,6 +86,11 @@ fn temporary(scene: &Scene) -> Finding {
         }
         None => "/tmp".into(),
     };
+    // Nobody makes this one: what is above it says nothing.
+    if !dir.is_dir() {
+        let what = format!("{} is no directory: no temporary file can be kept", path_text(&dir));
+        return Finding::new(ID, Severity::Error, what).remedy(Remedy::note(TEMPORARY.elsewhere));
+    }
     room(scene, &dir, &TEMPORARY)
 }
 
@@ -170,20 +175,29 @@ fn base_of(dir: &Path) -> Result<PathBuf, Obstacle> {
     Err(Obstacle { at: dir.to_path_buf(), why: "is nowhere" })
 }
 
+fn owner(path: &Path) -> Option<u32> {
+    fs::metadata(path).map(|meta| meta.uid()).ok()
+}
+
+/// Whether this is in a home that is this user's, so that it is to be, too.
+pub(super) fn is_in_own_home(scene: &Scene, path: &Path) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    scene
+        .env
+        .home()
+        .is_some_and(|home| path.starts_with(home) && path != home && owner(home) == Some(own))
+}
+
 /// About a directory in which this user may make nothing.
 fn refused(scene: &Scene, there: &Path, of: &Use) -> Finding {
     let shown = path_text(there);
     let word = shell_word(&there.to_string_lossy());
     let what = format!("this user may not write to {shown}: nothing can be kept there");
     let own = rustix::process::geteuid().as_raw();
-    let owner = |dir: &Path| fs::metadata(dir).map(|meta| meta.uid()).ok();
     let remedy = match owner(there) {
         Some(owner) if owner == own => Remedy::command(format!("chmod u+rwx {word}")),
-        // What root left in a home that is this user's.
-        _ if scene.env.home().is_some_and(|home| {
-            there.starts_with(home) && there != home && owner(home) == Some(own)
-        }) =>
-        {
+        // What root left there.
+        _ if is_in_own_home(scene, there) => {
             let command = format!("chown -R {own} {word}");
             Remedy { commands: vec![scene.host.as_root(&command)], note: None }
         }

@@ -2,18 +2,18 @@
 
 use std::fs::Metadata;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use fs_err as fs;
 
 use super::Scene;
+use super::disk::{ELSEWHERE, is_in_own_home};
 use crate::base::files::lock::is_held;
 use crate::base::process::shell_word;
 use crate::base::text::{count, path_text, visible};
 use crate::core::config::variable_shown;
-use crate::core::platform::{Host, Remedy};
+use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::install::store::Store;
 use crate::doctor::path::{self, Judge, Open};
@@ -34,7 +34,7 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
     }
     let Some(file) = &scene.project.secret_file else {
         let what = format!("the webhook has no secret here: {name} is not set");
-        let command = format!("export {name}=\"$(openssl rand -hex 32)\"");
+        let command = secret_export(&name);
         return vec![Finding::new(id, Severity::Warning, what).remedy(Remedy::command(command))];
     };
     let shown = path_text(file);
@@ -42,7 +42,10 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
     vec![match fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let what = format!("the file of the webhook's secret is not there: {shown}");
-            Finding::new(id, Severity::Error, what).remedy(Remedy::command(secret_command(file)))
+            Finding::new(id, Severity::Error, what).remedy(Remedy {
+                commands: vec![secret_command(file)],
+                note: Some("and give GitHub the same".to_owned()),
+            })
         }
         Err(error) => {
             let what =
@@ -67,7 +70,11 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
         .remedy(chmod("600", file))
         .fix(Repair::Private(file.clone())),
         Ok(meta) if meta.len() == 0 => {
-            Finding::new(id, Severity::Error, format!("the webhook's secret {shown} is empty"))
+            let what = format!("the webhook's secret {shown} is empty");
+            Finding::new(id, Severity::Error, what).remedy(Remedy {
+                commands: vec![secret_command(file)],
+                note: Some("and give GitHub the same".to_owned()),
+            })
         }
         Ok(_) => Finding::new(id, Severity::Ok, format!("the webhook's secret is in {shown}")),
     }]
@@ -81,58 +88,35 @@ fn may_read(file: &Path) -> bool {
     rustix::fs::access(file, rustix::fs::Access::READ_OK).is_ok()
 }
 
+/// Prints 32 random bytes as hexadecimal digits, on any system.
+const RANDOM: &str = r"od -An -tx1 -N32 /dev/urandom | tr -d ' \n'";
+
+/// The command that sets this variable to a fresh secret.
+pub fn secret_export(name: &str) -> String {
+    format!("export {name}=\"$({RANDOM})\"")
+}
+
 /// The command that makes a secret in this file, for this user alone.
 pub fn secret_command(file: &Path) -> String {
     let word = shell_word(&file.to_string_lossy());
-    let make = format!("(umask 077; openssl rand -hex 32 > {word})");
+    let make = format!("(umask 077; {RANDOM} > {word})");
     match file.parent().filter(|dir| !dir.is_dir()) {
         Some(dir) => format!("mkdir -p -m 700 {} && {make}", shell_word(&dir.to_string_lossy())),
         None => make,
     }
 }
 
-pub(super) fn port(scene: &Scene) -> Vec<Finding> {
-    let Some(address) = scene.project.listen else { return Vec::new() };
-    let held = scene.project.lock.as_deref().is_some_and(is_held);
-    let error = TcpListener::bind(address).err();
-    vec![about_port(address, error.map(|error| error.kind()), held)]
-}
-
-fn about_port(address: SocketAddr, error: Option<io::ErrorKind>, held: bool) -> Finding {
-    let id = "port.free";
-    let (ip, port) = (address.ip(), address.port());
-    let failed = |what: String, note: &str| {
-        Finding::new(id, Severity::Error, what).remedy(Remedy::note(note))
-    };
-    match error {
-        None if ip.is_loopback() => {
-            Finding::new(id, Severity::Ok, format!("the receiver can listen on {address}"))
-        }
-        None => {
-            let what = format!("the receiver can listen on {address}, which other hosts may reach");
-            Finding::new(id, Severity::Ok, what)
-        }
-        Some(io::ErrorKind::AddrInUse) if held => {
-            Finding::new(id, Severity::Ok, format!("the receiver is running on {address}"))
-        }
-        Some(io::ErrorKind::AddrInUse) => failed(
-            format!("the receiver cannot listen on {address}: another program does"),
-            "end what listens there, or set another `webhooks.ghWebhook.port`",
-        ),
-        Some(io::ErrorKind::AddrNotAvailable) => failed(
-            format!("the receiver cannot listen on {address}: {ip} is no address of this host"),
-            "set `webhooks.ghWebhook.host` to 127.0.0.1, or to an address that this host has; \
-             0.0.0.0 stands for all of them",
-        ),
-        Some(io::ErrorKind::PermissionDenied) => failed(
-            format!("this user may not listen on port {port}"),
-            "set `webhooks.ghWebhook.port` to one from 1024 on",
-        ),
-        Some(kind) => failed(
-            format!("the receiver cannot listen on {address}: {kind}"),
-            "set another `webhooks.ghWebhook.host` or `webhooks.ghWebhook.port`",
-        ),
+pub(super) fn workdir(scene: &Scene) -> Vec<Finding> {
+    let id = "workdir.there";
+    let Some(dir) = &scene.project.shared else { return Vec::new() };
+    let shown = path_text(dir);
+    if dir.is_dir() {
+        let what = format!("sessions can start in {shown}");
+        return vec![Finding::new(id, Severity::Ok, what)];
     }
+    let what = format!("sessions cannot start in {shown}: it is no directory");
+    let note = "make it, or set `routing.spawnWorkdir` to one that is there";
+    vec![Finding::new(id, Severity::Error, what).remedy(Remedy::note(note))]
 }
 
 pub(super) fn state(scene: &Scene) -> Vec<Finding> {
@@ -194,18 +178,22 @@ fn closed(scene: &Scene, id: &str) -> Option<Finding> {
     let store = Store::new(&scene.dirs);
     let (dir, _) = ToolId::ALL.into_iter().find_map(|tool| store.closed(tool))?;
     let shown = path_text(&dir);
-    let remedy = give_back(&scene.host, &dir);
+    let remedy = give_back(scene, &dir);
     let what = format!("this user may not look into {shown}");
     Some(Finding::unchecked(id, what).remedy(remedy))
 }
 
-/// How a directory of ours becomes this user's to use.
-fn give_back(host: &Host, dir: &Path) -> Remedy {
+/// How a directory of ours becomes this user's to use. What is in another's home is
+/// the other's, and stays that.
+fn give_back(scene: &Scene, dir: &Path) -> Remedy {
     let own = rustix::process::geteuid().as_raw();
     let word = shell_word(&dir.to_string_lossy());
     match fs::symlink_metadata(dir) {
         Ok(meta) if meta.uid() == own => Remedy::command(format!("chmod u+rwx {word}")),
-        _ => Remedy::command(host.as_root(&format!("chown -R {own} {word}"))),
+        _ if is_in_own_home(scene, dir) => {
+            Remedy::command(scene.host.as_root(&format!("chown -R {own} {word}")))
+        }
+        _ => Remedy::note(ELSEWHERE),
     }
 }
 
@@ -246,8 +234,11 @@ fn modes(scene: &Scene, dir: &Path) -> Vec<Finding> {
         } else if !meta.is_symlink() && meta.mode() & 0o077 != 0 {
             let what = format!("others may use {shown}: it holds deliveries and keys");
             let mode = if meta.is_dir() { "700" } else { "600" };
+            // Where others may write, no receiver starts.
+            let is_open = meta.is_dir() && meta.mode() & 0o022 != 0;
+            let severity = if is_open { Severity::Error } else { Severity::Warning };
             findings.push(
-                Finding::new(id, Severity::Warning, what)
+                Finding::new(id, severity, what)
                     .remedy(chmod(mode, &path))
                     .fix(Repair::Private(path)),
             );
@@ -307,32 +298,4 @@ pub(super) fn litter(scene: &Scene) -> Vec<Finding> {
         findings.push(Finding::new(id, Severity::Ok, "nothing is left of a broken install"));
     }
     findings
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn why_the_receiver_cannot_listen_is_told_with_what_helps() {
-        use io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
-        let about = |address: &str, error, held| {
-            let found = about_port(address.parse().unwrap(), error, held);
-            let note = found.remedy.and_then(|remedy| remedy.note).unwrap_or_default();
-            (found.severity, found.what, note)
-        };
-        let local = "127.0.0.1:8787";
-        assert_eq!(about(local, None, false).0, Severity::Ok);
-        assert_eq!(about(local, Some(AddrInUse), true).0, Severity::Ok);
-        let (severity, what, note) = about(local, Some(AddrInUse), false);
-        assert_eq!(severity, Severity::Error);
-        assert!(what.ends_with("another program does") && note.contains("ghWebhook.port"));
-        // Who holds the lock listens elsewhere then.
-        let (severity, what, note) = about("192.0.2.1:8787", Some(AddrNotAvailable), true);
-        assert_eq!(severity, Severity::Error);
-        assert!(what.ends_with("192.0.2.1 is no address of this host"), "{what}");
-        assert!(note.contains("ghWebhook.host") && !note.contains("end what"), "{note}");
-        let (_, what, note) = about("127.0.0.1:80", Some(PermissionDenied), false);
-        assert!(what.contains("port 80") && note.contains("1024"), "{what} {note}");
-    }
 }

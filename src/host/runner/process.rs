@@ -39,6 +39,7 @@ use super::{Gate, failure};
 mod earlier;
 mod group;
 mod judge;
+mod notes;
 mod prepare;
 mod watch;
 
@@ -75,7 +76,16 @@ pub struct ProcessRunnerParts {
 pub struct ProcessRunner {
     parts: ProcessRunnerParts,
     /// Sessions that were started and whose turn is about to begin.
-    driven: Mutex<HashMap<Slug, LockFile>>,
+    driven: Mutex<HashMap<Slug, Driven>>,
+}
+
+/// What a start gives to the delivery behind it.
+#[derive(Debug)]
+struct Driven {
+    /// The right to drive; nothing where a person has it, who waited for the turn.
+    _lock: Option<LockFile>,
+    /// Whether a turn may be begun, and not only one be taken up.
+    may_begin: bool,
 }
 
 impl ProcessRunner {
@@ -91,6 +101,20 @@ impl ProcessRunner {
             self.note_failed(&record.slug(), &failure.detail);
         }
         started
+    }
+
+    /// Lets in what an earlier receiver began, for its outcome: no new turn. Whoever
+    /// drives now waited for its end.
+    pub(super) async fn take_back(&self, record: &SessionRecord) -> Hosting {
+        let slug = record.slug();
+        if record.runner == RunnerKind::Tmux
+            && let Err(failure) = self.show(&slug, record).await
+        {
+            tracing::warn!(%slug, why = failure.detail, "nobody can watch a turn that is taken up");
+        }
+        let lock = Drive::of(&self.parts.paths, &slug).try_turn().ok();
+        self.drives(slug, Driven { _lock: lock, may_begin: false });
+        Hosting::Headless
     }
 
     async fn take_drive(&self, record: &SessionRecord) -> Result<Hosting, StartFailure> {
@@ -114,8 +138,12 @@ impl ProcessRunner {
         if record.runner == RunnerKind::Tmux {
             self.show(&slug, record).await?;
         }
-        self.driven.lock().unwrap_or_else(PoisonError::into_inner).insert(slug, lock);
+        self.drives(slug, Driven { _lock: Some(lock), may_begin: true });
         Ok(Hosting::Headless)
+    }
+
+    fn drives(&self, slug: Slug, driven: Driven) {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner).insert(slug, driven);
     }
 
     /// Makes sure that a viewer shows the session's turns in its tmux window.
@@ -166,9 +194,10 @@ impl ProcessRunner {
         ids: &[DeliveryId],
         call_off: &CancellationToken,
     ) -> Delivered {
-        let lock = self.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
-        let result = self.turn(slug, ids, call_off).await;
-        drop(lock);
+        let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(slug);
+        let may_begin = driven.as_ref().is_some_and(|driven| driven.may_begin);
+        let result = self.turn(slug, ids, call_off, may_begin).await;
+        drop(driven);
         match result {
             Ok(delivered) => delivered,
             Err(detail) => {
@@ -187,6 +216,7 @@ impl ProcessRunner {
         slug: &Slug,
         ids: &[DeliveryId],
         call_off: &CancellationToken,
+        may_begin: bool,
     ) -> Result<Delivered, String> {
         let told = Told::load(&self.parts.inbox, ids)?;
         let delivery = &told.whole;
@@ -214,6 +244,10 @@ impl ProcessRunner {
                 if call_off.is_cancelled() {
                     return Ok(Delivered::CalledOff);
                 }
+                // It was let in for the turn of an earlier receiver alone.
+                if !may_begin {
+                    return Ok(Delivered::GaveWay);
+                }
                 match self.run(&told, &turns, &record, &prompt, call_off).await? {
                     Some(ended) => ended,
                     None => return Ok(Delivered::CalledOff),
@@ -230,7 +264,7 @@ impl ProcessRunner {
                     let conversation =
                         conversation.or_else(|| (!is_ours).then(by_signal).flatten());
                     Checkpoint::Acknowledge.reached();
-                    if reason != Reason::Accepted {
+                    if !judge::has_result(reason) {
                         let detail = detail.clone().unwrap_or_default();
                         let end = End { reason: reason.to_string(), detail };
                         if let Err(error) = turn.note_end(&end) {
@@ -328,58 +362,12 @@ impl ProcessRunner {
             .update(slug, |record| {
                 record.harness_session_id = HarnessSessionId::uuid(random::bytes());
                 record.conversation_started = false;
+                record.conversation_lost = true;
             })
             .map_err(|error| chain(&error))?;
         let detail = Some("the agent had no conversation of this id any more");
         let steps = told.steps(State::Queued, Reason::FreshConversation, detail);
         self.parts.inbox.record(steps).await.map_err(|error| chain(&error))
-    }
-
-    fn note_end(
-        &self,
-        slug: &Slug,
-        ids: &[DeliveryId],
-        state: State,
-        reason: Reason,
-        detail: Option<&str>,
-        conversation: Option<(HarnessSessionId, bool)>,
-    ) {
-        let now = self.parts.clock.now();
-        let has_arrived = state == State::Delivered;
-        self.note(slug, |record| {
-            if has_arrived {
-                record.conversation_lost = false;
-                for id in ids {
-                    record.note_delivery(id, now);
-                }
-            }
-            // What a turn took or lacked is one thing, a session that failed another.
-            let explained = || detail.unwrap_or_else(|| reason.explain()).to_owned();
-            let failed = state == State::Failed;
-            record.failure = failed.then(explained);
-            record.last_turn = if reason == Reason::Accepted {
-                detail.map(str::to_owned)
-            } else {
-                Some(explained())
-            };
-            if let Some((conversation, says_nothing)) = conversation {
-                record.goes_on_in(conversation, says_nothing);
-            }
-            record.conversation_started |= has_arrived;
-            // One that was closed while no receiver ran stays so: its turn was taken up
-            // for its outcome.
-            if record.status != SessionStatus::Closed {
-                record.be(if failed { SessionStatus::Failed } else { SessionStatus::Active });
-            }
-        });
-    }
-
-    /// No turn could be begun.
-    fn note_failed(&self, slug: &Slug, why: &str) {
-        self.note(slug, |record| {
-            record.failure = Some(why.to_owned());
-            record.be(SessionStatus::Failed);
-        });
     }
 
     /// Ends the turn that runs, and the viewer.
@@ -401,19 +389,5 @@ impl ProcessRunner {
             .update(slug, |record| record.status = SessionStatus::Closed)
             .map(drop)
             .map_err(|error| chain(&error))
-    }
-
-    fn load(&self, slug: &Slug) -> Result<SessionRecord, String> {
-        match self.parts.registry.load(slug) {
-            Ok(Some(record)) => Ok(record),
-            Ok(None) => Err(format!("the registry has no session `{slug}`")),
-            Err(error) => Err(chain(&error)),
-        }
-    }
-
-    fn note(&self, slug: &Slug, change: impl FnOnce(&mut SessionRecord)) {
-        if let Err(error) = self.parts.registry.update(slug, change) {
-            tracing::warn!(%slug, error = %chain(&error), "could not update the registry");
-        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::failure::chain;
 use crate::base::ids::{HarnessSessionId, Slug, WorkItem};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::state::registry::{Registry, RegistryError};
@@ -97,6 +98,42 @@ pub enum VerbError {
         /// Why.
         source: RegistryError,
     },
+}
+
+/// Why a change was not made, as the command that wanted it tells a person: the same
+/// whoever tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum NotDone {
+    /// It is against the rules.
+    Refused {
+        /// Which.
+        why: String,
+    },
+    /// The session's entry cannot be read, and was left as it is.
+    Unreadable {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The registry failed.
+    Failed {
+        /// How.
+        why: String,
+    },
+}
+
+impl From<VerbError> for NotDone {
+    fn from(error: VerbError) -> Self {
+        match error {
+            VerbError::Registry { source: RegistryError::Unreadable { path, why } } => {
+                Self::Unreadable { path, why }
+            }
+            VerbError::Registry { source } => Self::Failed { why: chain(&source) },
+            error => Self::Refused { why: error.to_string() },
+        }
+    }
 }
 
 /// Makes the change.

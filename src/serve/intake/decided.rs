@@ -4,12 +4,24 @@ use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::core::dispatch::{Job, Task};
 use crate::core::outcome::{Reason, State};
 use crate::core::routing::{Action, Decision};
+use crate::core::session::SessionRecord;
 use crate::state::inbox::{About, QueuedDelivery, Route, RouteAction, Step, StoredDelivery};
 
 /// The session of a delivery could not be recorded.
 pub(super) fn failed_to_start(delivery: DeliveryId, why: String) -> Step {
     let (state, reason) = (State::Failed, Reason::StartFailed);
     Step { delivery, state, reason, detail: Some(why), route: None }
+}
+
+/// Whether the session was closed after the delivery came in.
+pub(super) fn is_behind(session: &SessionRecord, delivery: &StoredDelivery) -> bool {
+    session.closed_behind(delivery.asked_at)
+}
+
+/// Its session was closed before it was decided about.
+pub(super) fn closed_before(delivery: &StoredDelivery, item: &WorkItem) -> Decided {
+    let short = Some(item.short());
+    Decided::ended(delivery, State::Failed, Reason::ClosedBeforeDelivery, short)
 }
 
 fn task(action: RouteAction) -> Task {

@@ -187,6 +187,8 @@ pub struct StoredDelivery {
     pub event: String,
     /// When it arrived.
     pub received_at: Timestamp,
+    /// When it was last asked for: then it arrived, or a person or GitHub asked again.
+    pub asked_at: Timestamp,
     /// The JSON, byte for byte.
     pub body: Vec<u8>,
     /// Where it came from.

@@ -73,7 +73,8 @@ impl InboxReader {
                  FROM deliveries d JOIN bodies b ON b.seq = d.seq
                  WHERE d.state = 'received' ORDER BY d.seq LIMIT ?1),
              sized AS (SELECT seq, bytes, sum(bytes) OVER (ORDER BY seq) AS total FROM next)
-             SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason
+             SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason,
+                    d.changed_at
              FROM sized s JOIN deliveries d ON d.seq = s.seq JOIN bodies b ON b.seq = s.seq
              WHERE s.total <= ?2 OR s.total = s.bytes ORDER BY d.seq",
             [clamp(limit), TOGETHER],
@@ -117,7 +118,8 @@ impl InboxReader {
     /// The body of a delivery, while it is kept.
     pub fn stored(&self, id: &DeliveryId) -> Result<Option<StoredDelivery>, InboxError> {
         self.row(
-            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason
+            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason,
+                    d.changed_at
              FROM deliveries d JOIN bodies b ON b.seq = d.seq WHERE d.id = ?1",
             [id.as_str()],
             stored,
@@ -379,6 +381,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredDelivery> {
         body: row.get(5)?,
         // What is decided about for the first time was stored, and no more.
         again: reason(row, 6)? != Reason::Stored,
+        asked_at: time(row, 7)?,
     })
 }
 

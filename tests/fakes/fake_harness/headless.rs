@@ -55,6 +55,17 @@ impl Fake {
                 print("{\"type\":\"result\",\"subtype\":\"succ");
                 std::process::exit(0);
             }
+            Mode::FailedTurn => {
+                let session = &self.args.session;
+                println!(
+                    "{}",
+                    json!({
+                        "type": "result", "subtype": "success", "is_error": true,
+                        "result": "API Error: Overloaded", "session_id": session,
+                    })
+                );
+                std::process::exit(1);
+            }
             Mode::ExitAfter => std::process::exit(self.script.exit_code.unwrap_or(1)),
             Mode::KilledAfter => {
                 let own = rustix::process::getpid();

@@ -82,6 +82,8 @@ pub(crate) enum Mode {
     Huge,
     /// A headless turn whose result is cut in the middle.
     CutJson,
+    /// A headless turn whose result calls it a failure, and whose exit code is 1.
+    FailedTurn,
     /// A headless turn that ends with `exitCode` after it took the prompt.
     ExitAfter,
     /// A headless turn that is killed by SIGKILL after it took the prompt.

@@ -9,7 +9,7 @@ use super::super::error::ConfigError;
 use super::super::locate::{What, locate};
 use super::super::model::{Config, DeclaredHarness, HarnessName};
 use super::super::tree::Step;
-use super::shown;
+use super::super::values::shown;
 
 /// What the program sets them for, and which they are.
 type Own = (&'static str, &'static [&'static str]);

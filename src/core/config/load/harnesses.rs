@@ -8,8 +8,9 @@ use super::super::locate::{What, locate};
 use super::super::model::{Config, DeclaredName, HarnessName};
 use super::super::suggest::nearest;
 use super::super::tree::Step;
+use super::super::values::shown;
 use super::super::{declarations, shipped};
-use super::{shown, suggest, unknown_key};
+use super::{suggest, unknown_key};
 
 pub(super) fn check(file: &Path, text: &str, config: &Config) -> Result<(), ConfigError> {
     let error = |path: &[Step], what: What, message: String| {

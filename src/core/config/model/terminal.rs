@@ -142,7 +142,7 @@ impl TryFrom<String> for WindowSize {
             })
             .map(|(columns, lines)| Self { columns, lines })
             .ok_or_else(|| {
-                let text = crate::base::text::visible(&crate::base::text::cap(&text, 60));
+                let text = values::shown(&text);
                 format!("`{text}` is not a size from `40x10` to `500x200`, as in `160x48`")
             })
     }

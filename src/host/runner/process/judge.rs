@@ -52,6 +52,11 @@ pub(super) enum Verdict {
     HasConversation,
 }
 
+/// Whether a turn that ended for this reason has a result of its own to show.
+pub(super) fn has_result(reason: Reason) -> bool {
+    matches!(reason, Reason::Accepted | Reason::AcceptedByResult)
+}
+
 /// Judges a turn.
 pub(super) fn judge(
     harness: &Harness,
@@ -73,23 +78,31 @@ pub(super) fn judge(
         detail: Some(detail).filter(|detail| !detail.is_empty()),
         conversation: None,
     };
-    if let OneShotResult::Ended(end) = &result
-        && (!ending.called_off || is_taken)
-    {
-        if !end.is_error {
+    match &result {
+        // A result is an answer to the prompt, unless nobody has read that.
+        OneShotResult::Ended(end) if !end.is_error && (is_taken || !ending.is_unread) => {
             return Verdict::Ended {
                 state: State::Delivered,
-                reason: Reason::Accepted,
+                reason: if is_taken { Reason::Accepted } else { Reason::AcceptedByResult },
                 detail: Some(end.figures()).filter(|figures| !figures.is_empty()),
                 conversation: end.session_id.clone().filter(|id| harness.may_call(id)),
             };
         }
-        let text = format!("the turn failed: {}", cap(&visible(end.text.trim()), LAST_WORDS));
-        return if is_taken {
-            ended(State::Delivered, Reason::AcceptedWithoutResult, text)
-        } else {
-            ended(State::Failed, Reason::TurnFailed, text)
-        };
+        // One proof against another.
+        OneShotResult::Ended(end) if !end.is_error => {
+            let text = "the agent printed a result and has read nothing of the text".to_owned();
+            return ended(State::Unproven, Reason::NoSignal, text);
+        }
+        // That it failed says nothing of when: it may have worked before.
+        OneShotResult::Ended(end) if is_taken || !ending.called_off => {
+            let text = format!("the turn failed: {}", cap(&visible(end.text.trim()), LAST_WORDS));
+            return match (is_taken, ending.is_unread) {
+                (true, _) => ended(State::Delivered, Reason::AcceptedWithoutResult, text),
+                (false, true) => ended(State::Failed, Reason::TurnFailed, text),
+                (false, false) => ended(State::Unproven, Reason::NoSignal, text),
+            };
+        }
+        _ => {}
     }
     if is_taken {
         let reason = match ending.timed_out {
@@ -295,6 +308,54 @@ mod tests {
         {
             let (_, _, detail) = taken.judged(ExitStatus::from_raw(n));
             assert_eq!(detail, format!("the agent ended with signal {n} ({name}) and no result"));
+        }
+    }
+
+    #[test]
+    fn a_result_says_what_became_of_the_text_and_no_more_than_is_known() {
+        use Reason as R;
+        use State as S;
+        let result = |is_error: bool| {
+            json!({ "type": "result", "is_error": is_error, "result": "Overloaded",
+                    "duration_ms": 1200, "total_cost_usd": 0.5 })
+            .to_string()
+        };
+        let failed = "the turn failed: Overloaded";
+        let unseen = "the agent printed a result and has read nothing of the text";
+        let closed = "the session was closed during its turn";
+        let figures = "1.2 s, $0.5000";
+        // Whether the result is an error, its text was taken, it is known to be unread,
+        // its session was closed.
+        for (is_error, took, is_unread, called_off, wanted) in [
+            (false, true, false, false, (S::Delivered, R::Accepted, figures)),
+            (false, true, false, true, (S::Delivered, R::Accepted, figures)),
+            (false, false, false, false, (S::Delivered, R::AcceptedByResult, figures)),
+            (false, false, false, true, (S::Delivered, R::AcceptedByResult, figures)),
+            (false, false, true, false, (S::Unproven, R::NoSignal, unseen)),
+            (false, false, true, true, (S::Unproven, R::NoSignal, unseen)),
+            (true, true, false, false, (S::Delivered, R::AcceptedWithoutResult, failed)),
+            (true, true, false, true, (S::Delivered, R::AcceptedWithoutResult, failed)),
+            (true, false, false, false, (S::Unproven, R::NoSignal, failed)),
+            (true, false, false, true, (S::Unproven, R::NoSignal, closed)),
+            (true, false, true, false, (S::Failed, R::TurnFailed, failed)),
+            (true, false, true, true, (S::Failed, R::ClosedBeforeDelivery, closed)),
+        ] {
+            let case = Case::new("x");
+            case.begins();
+            if took {
+                case.takes();
+            }
+            fs::write(case.turn.stdout(), result(is_error)).unwrap();
+            for status in [None, Some(0), Some(1 << 8), Some(15)] {
+                let status = status.map(ExitStatus::from_raw);
+                for timed_out in [None, Some(Duration::from_secs(1))] {
+                    let ending = Ending { status, timed_out, called_off, cut: 0, is_unread };
+                    let (state, reason, detail) = case.judged_after(&ending);
+                    let what = format!("error {is_error}, took {took}, {ending:?}");
+                    assert_eq!((state, reason, detail.as_str()), wanted, "{what}");
+                    assert_eq!(has_result(reason), wanted.2 == figures, "{what}");
+                }
+            }
         }
     }
 

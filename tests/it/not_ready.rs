@@ -1,0 +1,168 @@
+//! What keeps the receiver from starting: said before a port is opened, in the
+//! doctor's words, and with a command that helps when it is run.
+
+use std::process::{Command, Output};
+
+use crate::doctor::{Place, SYSTEM, finding, json, text};
+use crate::doctor_host::{DEMO, chmod, configure, doctor, mode, severity};
+use crate::install_faults::may_mount;
+
+const SECRET: (&str, &str) = ("THE_LOOP_GH_WEBHOOK_SECRET", "a secret of the tests");
+
+fn start(place: &Place) -> Output {
+    place.run(SYSTEM, &["gh-webhook", "start"], &[SECRET])
+}
+
+/// That both the doctor and a start say this, and the command that helps.
+fn both_say(place: &Place, check: &str, what: &str) -> Option<String> {
+    let report = doctor(place, &["--only", check]);
+    let found = finding(&report, check);
+    assert_eq!(found["severity"], "error", "{found}");
+    assert!(found["what"].as_str().unwrap().contains(what), "{found}");
+    let command = found["remedy"]["commands"][0].as_str().map(str::to_owned);
+    let output = start(place);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.starts_with("error: this host is not ready\n"), "{told}");
+    let flat = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(what), "{told}");
+    if let Some(command) = &command {
+        assert!(told.contains(&format!("run: {command}\n")), "{told}");
+    }
+    command
+}
+
+fn obey(command: &str) {
+    let output = Command::new("sh").args(["-c", command]).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", text(&output.stderr));
+}
+
+#[test]
+fn the_web_terminals_port_is_looked_at_too() {
+    let place = Place::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let web = format!("{DEMO}  webTerminal:\n    enabled: true\n    port: {port}\n");
+    configure(&place, &format!("{web}webhooks:\n  ghWebhook:\n    port: 0\n"));
+    let what = format!("the web terminal cannot listen on 127.0.0.1:{port}: another program does");
+    assert_eq!(both_say(&place, "port.web", &what), None);
+    let note = doctor(&place, &["--only", "port.web"]);
+    let note = finding(&note, "port.web")["remedy"]["note"].as_str().unwrap().to_owned();
+    assert!(note.contains("`routing.webTerminal.port`"), "{note}");
+    drop(taken);
+    assert_eq!(severity(&doctor(&place, &["--only", "port.web"]), "port.web"), "ok");
+}
+
+#[test]
+fn a_shared_directory_that_is_not_there_starts_no_receiver() {
+    let place = Place::new();
+    let gone = place.path("home/gone");
+    configure(&place, &format!("{DEMO}  spawnWorkdir: {}\n", gone.display()));
+    both_say(&place, "workdir.there", "it is no directory");
+    std::fs::create_dir(&gone).unwrap();
+    assert_eq!(severity(&doctor(&place, &["--only", "workdir"]), "workdir.there"), "ok");
+}
+
+#[test]
+fn state_that_others_may_write_to_is_an_error_of_both() {
+    let place = Place::new();
+    let parent = place.path("home/kept");
+    let state = parent.join("state");
+    std::fs::create_dir_all(&state).unwrap();
+    let dir = state.display();
+    configure(&place, &format!("{DEMO}state:\n  dir: {dir}\n"));
+    chmod(&state, 0o777);
+    obey(&both_say(&place, "state.modes", "others may use").unwrap());
+    assert_eq!(mode(&state), 0o700);
+    chmod(&parent, 0o777);
+    obey(&both_say(&place, "state.modes", "others could replace").unwrap());
+    assert_eq!(severity(&doctor(&place, &["--only", "state.modes"]), "state.modes"), "ok");
+}
+
+#[test]
+fn the_remedy_for_a_secret_keeps_it_or_makes_a_whole_one() {
+    let place = Place::new();
+    let secret = place.path("home/secret");
+    let file = format!("webhooks:\n  ghWebhook:\n    secretFile: {}\n", secret.display());
+    configure(&place, &format!("{DEMO}{file}"));
+    let start = || text(&place.run(SYSTEM, &["gh-webhook", "start"], &[]).stderr);
+    std::fs::write(&secret, "s3cret").unwrap();
+    chmod(&secret, 0o644);
+    let said = start();
+    assert!(said.contains(&format!("run: chmod 600 {}\n", secret.display())), "{said}");
+    assert!(!said.contains("/dev/urandom"), "the one that is there stays: {said}");
+    // What an interrupted command left.
+    std::fs::write(&secret, "").unwrap();
+    chmod(&secret, 0o600);
+    let report = doctor(&place, &["--only", "secret.there"]);
+    let empty = finding(&report, "secret.there");
+    assert!(empty["what"].as_str().unwrap().ends_with("is empty"), "{empty}");
+    let command = empty["remedy"]["commands"][0].as_str().unwrap();
+    assert!(start().contains(&format!("run: {command}\n")));
+    obey(command);
+    let made = std::fs::read_to_string(&secret).unwrap();
+    assert!(made.len() == 64 && made.bytes().all(|b| b.is_ascii_hexdigit()), "{made}");
+}
+
+#[test]
+fn a_directory_that_was_removed_is_no_root_of_the_file_system() {
+    let place = Place::new();
+    let gone = place.path("home/gone");
+    for command in [
+        "\"$PROGRAM\" init --yes --repo o/r --user me",
+        "\"$PROGRAM\" sessions list",
+        "\"$PROGRAM\" config check --config x.yaml",
+    ] {
+        std::fs::create_dir(&gone).unwrap();
+        let script = format!("cd \"$GONE\" && rmdir \"$GONE\" && {command}");
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .env_clear()
+            .envs(place.vars(SYSTEM))
+            .env("GONE", &gone)
+            .env("PROGRAM", env!("CARGO_BIN_EXE_the-loop"))
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains("error: the current directory was removed\n"), "{command}: {said}");
+        assert!(said.contains("hint: `cd` into one that is there"), "{said}");
+    }
+}
+
+#[test]
+fn where_there_is_no_directory_for_temporary_files_it_is_not_said_to_have_room() {
+    if !may_mount() {
+        return;
+    }
+    let script = "set -e
+        mount -t tmpfs x /mnt
+        for dir in usr bin lib lib64 etc proc dev; do
+            [ -e /$dir ] || continue
+            mkdir /mnt/$dir
+            mount --rbind /$dir /mnt/$dir
+        done
+        : > /mnt/the-loop
+        mount --bind \"$0\" /mnt/the-loop
+        mkdir /mnt/home
+        exec chroot /mnt /the-loop doctor --json --for tmux --only disk,tmux.socketDir";
+    let output = Command::new("unshare")
+        .args(["-rm", "sh", "-c", script, env!("CARGO_BIN_EXE_the-loop")])
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("HOME", "/home")
+        .output()
+        .unwrap();
+    let report = json(&output);
+    let findings = report["findings"].as_array().unwrap().iter();
+    let whats: Vec<_> = findings
+        .filter(|found| found["severity"] == "error")
+        .map(|found| found["what"].as_str().unwrap())
+        .collect();
+    let said = [
+        "/tmp is no directory: no temporary file can be kept",
+        "tmux's sockets belong into /tmp, which is no directory",
+    ];
+    assert!(said.iter().all(|said| whats.contains(said)), "{report:#}");
+    assert!(!report.to_string().contains("free for temporary files"), "{report:#}");
+}
