@@ -19,7 +19,7 @@ use super::json::render;
 use super::setup::Loaded;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
-use crate::base::process::Household;
+use crate::base::process::{Household, shell_word};
 use crate::base::terminal::table;
 use crate::base::text::{visible, visible_lines};
 use crate::core::config::{Config, RunnerKind, Tools, WebTerminal};
@@ -288,9 +288,10 @@ async fn fix(
         source: &source,
         progress: &progress,
     };
-    for repair in repairs {
-        let found = repair;
-        let repair = &workshop.meant(found);
+    let mut closed = Vec::new();
+    for found in repairs {
+        let Some(repair) = workshop.meant(found).without(&mut closed) else { continue };
+        let repair = &repair;
         if let Some(said) = workshop.differs(found, repair) {
             progress.say(&said);
         }
@@ -298,7 +299,7 @@ async fn fix(
         if args.dry_run {
             match workshop.hindrance(repair) {
                 None => progress.say(&format!("would {what}")),
-                Some(error) => progress.say(&format!("could not {what}: {}", error.told())),
+                Some(why) => progress.say(&format!("could not {what}: {why}")),
             }
             continue;
         }
@@ -376,8 +377,14 @@ fn about_config(context: &Context, loaded: &Result<Loaded, Failure>) -> Finding 
             Finding::new(id, Severity::Ok, format!("the configuration has no fault: {file}"))
         }
         Err(_) if !context.has_config() => {
-            Finding::new(id, Severity::Note, "there is no configuration here")
-                .remedy(Remedy::command("the-loop init"))
+            let place = context.env.cwd().join(".the-loop");
+            let remedy = if place.exists() && !place.is_dir() {
+                let word = shell_word(&place.to_string_lossy());
+                Remedy::command(format!("mv {word} {word}.away && the-loop init"))
+            } else {
+                Remedy::command("the-loop init")
+            };
+            Finding::new(id, Severity::Note, "there is no configuration here").remedy(remedy)
         }
         Err(failure) => {
             let text = visible_lines(&failure.to_string());

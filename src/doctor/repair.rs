@@ -108,6 +108,15 @@ impl Repair {
 }
 
 impl Repair {
+    /// The repair without the directories that another closes, which are then
+    /// among them; none when nothing is left of it.
+    pub fn without(self, closed: &mut Vec<PathBuf>) -> Option<Self> {
+        let Self::Close(mut paths) = self else { return Some(self) };
+        paths.retain(|path| !closed.contains(path));
+        closed.extend(paths.iter().cloned());
+        (!paths.is_empty()).then_some(Self::Close(paths))
+    }
+
     /// Whether others build on it: an install is made in a place that is closed.
     pub fn is_first(&self) -> bool {
         matches!(self, Self::Private(_) | Self::Close(_) | Self::MakeDir(_))
@@ -204,12 +213,13 @@ impl Workshop<'_> {
     }
 
     /// What is known to keep a repair from being made.
-    pub fn hindrance(&self, repair: &Repair) -> Option<RepairError> {
+    pub fn hindrance(&self, repair: &Repair) -> Option<String> {
         let Repair::Install { id, version } = repair else { return None };
         let pin = id.data().pin_for(self.host, Some(version)).ok()?;
-        let source = is_missing(self.source, pin)?;
-        let hints = advice(id.as_str(), pin, self.source, 0, &source);
-        Some(RepairError::Install { tool: id.as_str(), source: Box::new(source), hints })
+        let why = is_missing(self.source, pin)?;
+        let hints = advice(id.as_str(), pin, self.source, 0, &why);
+        let told = visible(&chain(&why));
+        Some(hints.iter().fold(told, |told, hint| format!("{told}\nhint: {hint}")))
     }
 
     /// Makes a repair.
@@ -337,6 +347,15 @@ fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), Repa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_closed_once() {
+        let close = |paths: &[&str]| Repair::Close(paths.iter().map(PathBuf::from).collect());
+        let mut closed = Vec::new();
+        assert_eq!(close(&["/a", "/b"]).without(&mut closed), Some(close(&["/a", "/b"])));
+        assert_eq!(close(&["/b", "/c"]).without(&mut closed), Some(close(&["/c"])));
+        assert_eq!(close(&["/a"]).without(&mut closed), None);
+    }
 
     #[test]
     fn every_number_stays_as_it_is_written() {

@@ -1,8 +1,6 @@
 //! What a doctor tells others, and what it advises: nobody's secrets, and commands
 //! that work from where they are given.
 
-use std::os::unix::fs::PermissionsExt;
-
 use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text, words};
 use crate::doctor_host::{DEMO, chmod, configure, doctor};
 use crate::install_faults::may_mount;
@@ -26,7 +24,7 @@ fn a_report_hides_what_an_install_command_and_a_broken_tool_say() {
     configure(
         &place,
         "routing:\n  runner: process\n  defaultHarness: mine\nharnesses:\n  mine:\n    \
-         command: [no-such-agent-9]\n    install: \"curl \
+         program: no-such-agent-9\n    install: \"curl \
          https://user:PASSWD9@acme.internal/get?token=QUERYTOK | sh\"\n",
     );
     for said in [
@@ -39,7 +37,11 @@ fn a_report_hides_what_an_install_command_and_a_broken_tool_say() {
         place.put("git", 0o755, format!("#!/bin/sh\necho '{said}' >&2\nexit 3\n").as_bytes());
         let output = place.run("BIN", &["doctor", "--report"], &[]);
         let report = text(&output.stdout);
-        assert!(report.contains("git"), "{report}{}", text(&output.stderr));
+        assert!(
+            report.contains("fails") && report.contains("acme.internal"),
+            "{report}{}",
+            text(&output.stderr)
+        );
         for leak in LEAKS {
             assert!(!report.contains(leak), "{leak}: {report}");
         }
@@ -74,7 +76,7 @@ fn a_report_on_a_fault_says_its_kind() {
     let args = ["doctor", "--report", "--only", "config", "--config", config.to_str().unwrap()];
     let said = words(&place.run(SYSTEM, &args, &[]).stdout);
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("config.yaml:2:11: `routing.runner`"), "{said}");
+    assert!(said.contains("config.yaml:2:11: unknown value `…` for `routing.runner`"), "{said}");
     assert!(!said.contains("mallory7"), "{said}");
 }
 
@@ -82,9 +84,6 @@ fn a_report_on_a_fault_says_its_kind() {
 fn a_remedy_names_the_configuration_that_was_given() {
     let place = Place::new();
     let file = configure(&place, DEMO);
-    let state = place.path("home/state");
-    std::fs::create_dir_all(&state).unwrap();
-    chmod(&place.path("home"), 0o777);
     let args = ["doctor", "--json", "--config", ".the-loop/config.yaml"];
     let report = json(&place.run(SYSTEM, &args, &[("PATH", "/nowhere")]));
     let mut seen = 0;
@@ -130,8 +129,7 @@ fn a_dry_run_names_the_build_that_a_fix_would_take() {
 #[test]
 fn a_compiler_of_terminals_that_fails_is_not_advised_again() {
     let place = Place::new();
-    let tic = place.put("tic", 0o755, b"#!/bin/sh\nexit 4\n");
-    assert!(tic.metadata().unwrap().permissions().mode() & 0o100 != 0);
+    place.put("tic", 0o755, b"#!/bin/sh\nexit 4\n");
     let empty = place.path("tmp");
     let more = [("TERMINFO", empty.to_str().unwrap()), ("TERM", "xterm-256color")];
     let args = ["doctor", "--for", "tmux", "--only", "terminal.descriptions", "--fix", "--json"];
@@ -171,4 +169,35 @@ fn nothing_is_removed_where_nobody_can_tell_who_uses_it() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("/proc is not there"), "{said}");
     assert!(place.path("home/data/tools/ttyd/1.7.7/ttyd").is_file());
+}
+
+#[test]
+fn what_is_no_folder_or_no_file_is_told_before_init_fails() {
+    let place = Place::new();
+    let home = place.path("home");
+    std::fs::write(home.join(".the-loop"), "").unwrap();
+    let report = doctor(&place, &["--only", "config"]);
+    let command = finding(&report, "config.valid")["remedy"]["commands"][0].to_string();
+    assert!(command.contains("mv ") && command.contains("&& the-loop init"), "{command}");
+    std::fs::remove_file(home.join(".the-loop")).unwrap();
+    std::fs::create_dir_all(home.join(".the-loop/config.yaml")).unwrap();
+    let output = place.run(SYSTEM, &["init", "--yes"], &[]);
+    let said = words(&output.stderr);
+    assert!(!output.status.success() && said.contains("is a folder"), "{said}");
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[test]
+fn a_folder_in_the_place_of_the_link_is_not_thrown_away() {
+    let place = Place::new();
+    let theirs = place.path("home/data/tools/ttyd/current/theirs");
+    std::fs::create_dir_all(&theirs).unwrap();
+    let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();
+    let install = ["doctor", "--install", "ttyd", "--offline", &folder];
+    let output = place.run(SYSTEM, &install, &[]);
+    let said = words(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("move it away: mv ") && theirs.is_dir(), "{said}");
+    std::fs::remove_dir(&theirs).unwrap();
+    assert!(place.run(SYSTEM, &install, &[]).status.success());
 }

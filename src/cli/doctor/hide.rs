@@ -101,7 +101,9 @@ impl Hider {
     pub(super) fn hide(&self, text: &str) -> String {
         let text = self.secrets.iter().fold(text.to_owned(), |text, it| text.replace(it, SECRET));
         let text = match &self.home {
-            Some(home) => replace_word(&text, home, "~", |_, behind| !goes_on(behind)),
+            Some(home) => replace_word(&text, home, "~", |before, behind| {
+                !before.ends_with(char::is_alphanumeric) && !goes_on(behind)
+            }),
             None => text,
         };
         let text = without_homes(&without_secrets(&text));

@@ -138,6 +138,7 @@ fn of_file(path: &Path, kind: ErrorKind, elsewhere: &str) -> String {
         (ErrorKind::NotADirectory | ErrorKind::AlreadyExists, Some(at)) => {
             format!("move it away: {}", away(&at))
         }
+        (ErrorKind::DirectoryNotEmpty, _) => format!("move it away: {}", away(path)),
         (ErrorKind::StorageFull | ErrorKind::QuotaExceeded, _) => {
             // A work directory went with what failed.
             let dir = path.ancestors().find(|at| at.is_dir()).unwrap_or(path);

@@ -238,7 +238,7 @@ impl InstallError {
     pub fn of_source(&self) -> Option<&'static str> {
         match self {
             Self::BadMirror | Self::InsecureUrl { .. } => {
-                Some("name one, as in THE_LOOP_MIRROR=https://HOST/PATH, or unset THE_LOOP_MIRROR")
+                Some("set it to https://HOST/PATH, or unset THE_LOOP_MIRROR")
             }
             Self::BadTimeout { .. } => Some("unset THE_LOOP_DOWNLOAD_TIMEOUT, or give it a number"),
             _ => None,

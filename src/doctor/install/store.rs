@@ -130,7 +130,12 @@ impl Store {
                 _ => {}
             }
         }
-        None
+        let versions = fs::read_dir(self.tool_dir(id)).into_iter().flatten().flatten();
+        versions.map(|entry| entry.path()).find_map(|dir| {
+            Version::parse(dir.file_name()?.to_str()?)?;
+            let error = fs::metadata(dir.join(".")).err()?;
+            (error.kind() == std::io::ErrorKind::PermissionDenied).then_some((dir, error))
+        })
     }
 
     /// The build of this pin, when it is there and its bytes are the right ones.
@@ -350,7 +355,8 @@ impl Store {
         fs_err::os::unix::fs::symlink(version, &made).map_err(file_error(&made))?;
         // Something that is no link cannot be renamed over.
         if fs::symlink_metadata(&link).is_ok_and(|there| there.is_dir()) {
-            fs::rename(&link, work.aside(CURRENT)).map_err(file_error(&link))?;
+            // Nobody knows whose what is in it is.
+            fs::remove_dir(&link).map_err(file_error(&link))?;
         }
         fs::rename(&made, &link).map_err(file_error(&link))?;
         fs::File::open(&dir).and_then(|dir| dir.sync_all()).map_err(file_error(&dir))

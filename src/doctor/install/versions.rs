@@ -82,6 +82,9 @@ impl Store {
         let missing =
             || InstallError::NotInstalled { tool, version: version.unwrap_or_default().to_owned() };
         if !self.installed(id).iter().any(wanted) {
+            if let Some((dir, error)) = self.closed(id) {
+                return Err(file_error(dir)(error));
+            }
             return Err(missing());
         }
         let lock = self.lock(id, progress).await?;
