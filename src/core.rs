@@ -12,4 +12,5 @@ pub mod platform;
 pub mod routing;
 pub mod service;
 pub mod session;
+pub mod typed;
 pub mod workspace;

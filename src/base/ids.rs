@@ -142,19 +142,22 @@ impl fmt::Display for WorkItem {
 impl FromStr for WorkItem {
     type Err = InvalidId;
 
-    /// `github:OWNER/REPO#N`, `OWNER/REPO#N` or an issue's or pull request's URL.
+    /// `github:OWNER/REPO#N`, `OWNER/REPO#N` or an issue's or pull request's URL,
+    /// also one without `https://`, as browsers show it.
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let invalid = || InvalidId::new(text, "a work item (`OWNER/REPO#N` or its URL)");
-        if let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) {
-            let rest = rest.split(['?', '#']).next().unwrap_or(rest);
-            let parts: Vec<_> = rest.trim_end_matches('/').split('/').collect();
-            return match parts[..] {
-                [host, owner, name, "issues" | "pull", number, ..] => {
-                    Ok(Repo::new(host, owner, name)?
-                        .item(parse_number(number).ok_or_else(invalid)?))
-                }
-                _ => Err(invalid()),
-            };
+        let schemes = ["https://", "http://"];
+        let page = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
+        let address = page.unwrap_or(text);
+        let path = address.split(['?', '#']).next().unwrap_or(address);
+        let parts: Vec<_> = path.trim_end_matches('/').split('/').collect();
+        if let [host, owner, name, "issues" | "pull", number, ..] = parts[..] {
+            return Ok(
+                Repo::new(host, owner, name)?.item(parse_number(number).ok_or_else(invalid)?)
+            );
+        }
+        if page.is_some() {
+            return Err(invalid());
         }
         let rest = text.strip_prefix("github:").unwrap_or(text);
         let (repo, number) = rest.split_once('#').ok_or_else(invalid)?;
@@ -357,6 +360,12 @@ mod tests {
             ("o/...#7", "o++++++++7"),
             ("github:ghe.example:8443/o/r#2", "ghe++example_8443+o+r+2"),
             ("https://github.com/o/r/pull/12/files#x", "o+r+12"),
+            ("github.com/o/r/issues/2", "o+r+2"),
+            ("github.com/O/R/pull/2/?x#issuecomment-1", "o+r+2"),
+            ("ghe.example:8443/o/r/issues/2", "ghe++example_8443+o+r+2"),
+            // Names of repositories, not of pages.
+            ("issues/pull#2", "issues+pull+2"),
+            ("ghe.example/issues/pull#2", "ghe++example+issues+pull+2"),
         ] {
             let slug_of = item(text).slug();
             assert_eq!(slug_of.as_str(), slug);
@@ -385,6 +394,11 @@ mod tests {
             "a/b/c/d#1",
             "o/$(id)#1",
             "https://github.com/o/r/tree/1",
+            "https://github.com/o/r#1",
+            "github.com/o/r/tree/1",
+            "github.com/o/r/issues/",
+            "github.com/o/r/issues/0",
+            "git hub/o/r/issues/1",
             "o/r#1\n",
         ] {
             assert!(text.parse::<WorkItem>().is_err(), "{text:?}");

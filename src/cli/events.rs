@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// A delivery's id, a work item (`'#12'`, `OWNER/REPO#12`), or a page's URL
     id: Option<String>,
 
-    /// Print JSON
+    /// Print JSON; with --follow one object in each line
     #[arg(long)]
     json: bool,
 
@@ -57,7 +57,7 @@ pub(super) struct Args {
     since: Option<Since>,
 
     /// Go on showing what happens until interrupted
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     follow: bool,
 
     /// How many deliveries at most: the latest ones
@@ -80,7 +80,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     }
     let wanted = args.id.as_deref().map(Wanted::parse).transpose()?;
     if args.follow {
-        return follow(context, &path, wanted.as_ref(), args.failed);
+        return follow(context, &path, wanted.as_ref(), args);
     }
     let reader = match Inbox::read_only(&path) {
         Ok(reader) => Some(reader),
@@ -375,6 +375,11 @@ mod tests {
             ("octo+repo+12", Wanted::Session(item.slug())),
             ("loop/octo+repo+12", Wanted::Session(item.slug())),
             ("https://github.com/o/r/x", Wanted::Page("https://github.com/o/r/x".to_owned())),
+            ("github.com/o/r/issues/2", Wanted::Page("https://github.com/o/r/issues/2".to_owned())),
+            (
+                "github.com/o/r/pull/2#discussion_r1",
+                Wanted::Page("https://github.com/o/r/pull/2#discussion_r1".to_owned()),
+            ),
         ] {
             assert_eq!(Wanted::parse(text).unwrap(), wanted, "{text}");
         }

@@ -8,12 +8,14 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::ChildStdout;
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -59,7 +61,22 @@ pub enum StartError {
 pub struct Kept {
     gone: CancellationToken,
     drop: CancellationToken,
+    stdin: KeptStdin,
     stdout: Option<ChildStdout>,
+}
+
+/// The standard input of a program that is kept and has no log: whole lines.
+#[derive(Debug, Clone)]
+pub struct KeptStdin(Arc<Mutex<Option<ChildStdin>>>);
+
+impl KeptStdin {
+    /// Writes lines, each with its end. They are passed on by the keeper.
+    pub async fn say(&self, lines: &[u8]) -> io::Result<()> {
+        match &mut *self.0.lock().await {
+            Some(pipe) => pipe.write_all(lines).await,
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
 }
 
 impl Kept {
@@ -78,20 +95,19 @@ impl Kept {
         let mut child = keeper.start(Stdio::piped(), stdout, Stdio::null())?;
         let (gone, drop) = (CancellationToken::new(), CancellationToken::new());
         let stdout = child.stdout.take();
-        let mut pipe = child.stdin.take();
-        let told = match &mut pipe {
-            Some(pipe) => pipe.write_all(&line).await,
-            None => Ok(()),
-        };
-        let this = Self { gone: gone.clone(), drop: drop.clone(), stdout };
+        let stdin = KeptStdin(Arc::new(Mutex::new(child.stdin.take())));
+        let told = stdin.say(&line).await;
+        let this = Self { gone: gone.clone(), drop: drop.clone(), stdin: stdin.clone(), stdout };
         tasks.spawn(async move {
             tokio::select! {
                 _ = child.wait() => {}
                 () = drop.cancelled() => {
-                    if let Some(mut pipe) = pipe {
-                        let _ = pipe.write_all(BYE).await;
-                    }
-                    if tokio::time::timeout(ENDS_WITHIN, child.wait()).await.is_err() {
+                    let ends = async {
+                        let _ = stdin.say(BYE).await;
+                        stdin.0.lock().await.take();
+                        child.wait().await
+                    };
+                    if tokio::time::timeout(ENDS_WITHIN, ends).await.is_err() {
                         kill_group(child.id());
                         let _ = child.wait().await;
                     }
@@ -101,6 +117,11 @@ impl Kept {
         });
         told.map_err(StartError::Order)?;
         Ok(this)
+    }
+
+    /// What the program reads.
+    pub fn stdin(&self) -> KeptStdin {
+        self.stdin.clone()
     }
 
     /// What the program writes; once.

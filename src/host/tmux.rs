@@ -12,16 +12,19 @@ use crate::base::ids::WorkItem;
 use crate::base::process::{ExecError, Invocation};
 use crate::doctor::tool::Tool;
 
+mod guests;
 mod panes;
 mod paste;
 mod scroll;
+mod typing;
 mod viewers;
 mod window;
 
+pub use guests::{Guest, Guests};
 pub use panes::{Look, Pane, PaneState, UNKNOWN_STATUS, pane_of};
 pub use paste::Spot;
-pub use scroll::Audience;
-pub use viewers::{Seen, Sight};
+pub use typing::{Desk, done};
+pub use viewers::{Cover, Seen, Sight};
 
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
 //! ttyd, which gives a program a terminal behind a WebSocket: one process on a
-//! private socket for each session that is looked at, and for each way to look.
+//! private socket for each session that is looked at. It takes no keys.
 //!
 //! It runs under a keeper, so that it never runs longer than this process. ttyd
 //! 1.7.7 has faults that docs/web.md lists; nothing but our relay may talk to it.
@@ -59,8 +59,6 @@ pub struct NewTtyd<'a> {
     pub log: &'a Path,
     /// What each of its terminals runs.
     pub command: &'a Invocation,
-    /// Whether what is typed reaches the command.
-    pub may_type: bool,
     /// Where the task goes that waits for its end.
     pub tasks: &'a TaskTracker,
 }
@@ -89,9 +87,6 @@ impl Ttyd {
         // It asks rarely whether its only client, the relay, is there: one that waits
         // for a slow browser does not answer.
         ttyd = ttyd.args(["-O", "-P", "300"]);
-        if new.may_type {
-            ttyd = ttyd.arg("-W");
-        }
         // Without the `--` ttyd takes the command's options for its own.
         ttyd = ttyd.arg("--").args(new.command.words());
         let order = Order {

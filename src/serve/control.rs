@@ -23,6 +23,7 @@ use crate::base::files;
 use crate::base::http::{RequestError, request_unix};
 use crate::base::ids::{DeliveryId, WorkItem};
 use crate::base::random;
+use crate::core::config::Config;
 use crate::host::dispatch::DispatchHandle;
 use crate::state::inbox::{Inbox, InboxError, LocalMessage, Replayed};
 use crate::state::registry::Registry;
@@ -123,6 +124,7 @@ pub fn router(control: Control) -> Router {
         .route("/status", get(status))
         .route("/local", post(local))
         .route("/replay", post(replay))
+        .route("/config", get(config))
         .route("/reload", post(reload))
         .route("/session", post(session))
         .route("/release", post(release))
@@ -188,6 +190,10 @@ async fn replay(
     };
     control.arrived.notify_one();
     Ok(Json(outcome))
+}
+
+async fn config(AxumState(control): AxumState<Control>) -> Json<Config> {
+    Json(control.reloader.taken())
 }
 
 async fn reload(AxumState(control): AxumState<Control>) -> Json<Reloaded> {
@@ -260,6 +266,14 @@ pub async fn ask_to_replay(socket: &Path, id: &DeliveryId) -> Result<Option<Repl
         Replay::UnderWay => Replayed::UnderWay,
         Replay::NoBody => Replayed::NoBody,
     }))
+}
+
+/// Asks the receiver for the configuration that it runs with; `None` when none runs.
+pub async fn ask_config(socket: &Path) -> Result<Option<Config>, Failure> {
+    let Some(body) = ask(socket, "GET", "/config", Vec::new()).await? else { return Ok(None) };
+    let config = serde_json::from_slice(&body)
+        .map_err(|error| Failure::failed("the receiver's answer cannot be read").because(error))?;
+    Ok(Some(config))
 }
 
 /// Asks the receiver to read its configuration again; `None` when none runs.

@@ -30,7 +30,7 @@ use super::sight::Sight;
 
 mod decided;
 
-use decided::{Decided, closed_before, failed_to_start, is_behind, left_over};
+use decided::{Decided, closed_before, failed_to_start, gather, is_behind, left_over};
 
 /// How long after a failure of the inbox it is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -121,6 +121,7 @@ impl Intake {
             if batch.is_empty() {
                 return Ok(());
             }
+            let count = batch.len();
             let mut run = Vec::new();
             for delivery in batch {
                 let decided = self.route(&delivery, &run);
@@ -132,6 +133,7 @@ impl Intake {
                 }
             }
             self.carry_out(run).await?;
+            gather(count, self.together).await;
         }
     }
 
@@ -169,6 +171,7 @@ impl Intake {
     /// on disk yet.
     fn route(&mut self, delivery: &StoredDelivery, before: &[Decided]) -> Decided {
         match delivery.kind {
+            _ if delivery.body.is_empty() => Decided::damaged(delivery),
             DeliveryKind::Local => self.route_local(delivery),
             DeliveryKind::Github => self.route_github(delivery, before),
         }

@@ -126,6 +126,12 @@ impl Reloader {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).refusal.clone()
     }
 
+    /// The configuration that is in force, without what the command line put above
+    /// it: what a file is compared with.
+    pub fn taken(&self) -> Config {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).config.clone()
+    }
+
     /// Whether the file is another one than was taken.
     pub fn changed_on_disk(&self) -> bool {
         let taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,7 +29,7 @@ mod pages;
 pub mod relay;
 mod stage;
 
-pub use listener::Bound;
+pub use listener::{Bound, address_of};
 
 /// How long a ttyd that nobody looks through is kept.
 pub const IDLE: Duration = Duration::from_secs(30);

@@ -20,6 +20,7 @@ use crate::base::ids::DeliveryId;
 mod error;
 mod model;
 mod open;
+mod packing;
 mod prune;
 mod reader;
 mod salvage;
@@ -114,7 +115,8 @@ impl Inbox {
         if !self.is_in_place() {
             return Err(InboxError::Replaced { path: self.path().to_path_buf() });
         }
-        let change = Change::Accept(new, self.shared.clock.now_ms(), arrived);
+        // Packed here, where many can do it at once, and not by the writer.
+        let change = Change::Accept(new.into(), self.shared.clock.now_ms(), arrived);
         match self.shared.writer.write(change).await? {
             Written::Delivery(accepted) => Ok(accepted),
             _ => unreachable!("a delivery is answered as one"),

@@ -106,12 +106,11 @@ impl StatePaths {
         self.socket("tmux.sock")
     }
 
-    /// The socket of the ttyd for those who look at a session, by whether they
-    /// may type. ttyd takes a path for a socket only when it ends like this.
-    pub fn ttyd_socket(&self, slug: &Slug, may_type: bool) -> PathBuf {
-        let mode = if may_type { 's' } else { 'v' };
+    /// The socket of the ttyd for those who look at a session. ttyd takes a path for
+    /// a socket only when it ends like this.
+    pub fn ttyd_socket(&self, slug: &Slug) -> PathBuf {
         let name = digest(slug.as_str().as_bytes(), 8);
-        self.socket(&format!("web/{name}-{mode}.sock"))
+        self.socket(&format!("web/{name}.sock"))
     }
 
     /// The directory of what the ttyds have said.

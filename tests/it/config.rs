@@ -146,6 +146,7 @@ fn an_amount_or_an_address_that_is_none_says_what_one_looks_like() {
             "routing:\n  webTerminal: {allowedHosts: [\"https://a\"]}\n",
             "routing:\n  webTerminal: {allowedHosts: [\"a:b\"]}\n",
             "routing:\n  webTerminal: {publicUrl: box.example.net}\n",
+            "routing:\n  webTerminal: {publicUrl: \"https://a/loop/\"}\n",
             "routing:\n  webTerminal: {publicUrl: \"https://me:hunter2@a\"}\n",
             "routing:\n  webTerminal: {host: 0.0.0.0}\n",
             "routing:\n  webTerminal: {enabled: true, host: \"::\", allowedHosts: [a]}\n",

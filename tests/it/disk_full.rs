@@ -9,7 +9,7 @@ use the_loop::core::outcome::State;
 use the_loop::state::inbox::Inbox;
 
 use crate::process;
-use crate::support::{World, eventually, payload};
+use crate::support::{World, eventually, noise, payload};
 
 const CHILD: &str = "THE_LOOP_TEST_DISK";
 
@@ -66,7 +66,7 @@ async fn a_disk_fills_and_grows(runner: &str) {
     world.reaches("start", "delivered").await;
 
     let body = |n: usize| {
-        let text = format!("word-{n}. {}", "x".repeat(200_000));
+        let text = format!("word-{n}. {}", noise(200_000));
         payload::comment("o/r", 1, "alice", &text)
     };
     let mut stored = Vec::new();
@@ -106,6 +106,45 @@ async fn a_disk_fills_and_grows(runner: &str) {
     for (n, text) in order.iter().zip(&taken[1..]) {
         assert!(text.contains(&format!("word-{n}.")), "{n} is not next");
     }
+}
+
+async fn status_tells_of_a_full_disk() {
+    let mut world = World::new("defaultHarness: demo");
+    mount(&world, "size=2m");
+    let place = world.home.join(".local/state/the-loop");
+    let _mounted = Mounted(place.clone());
+    world.start().await;
+    let (code, text, _) = world.run(&["gh-webhook", "status"]);
+    assert!(code == 0 && !text.contains("stores"), "{text}");
+
+    // To the last byte.
+    let mut ballast = std::fs::File::create(place.join("ballast")).unwrap();
+    while ballast.write_all(&[0; 1024]).is_ok() {}
+    let (code, text, err) = world.run(&["gh-webhook", "status"]);
+    assert_eq!((code, err.as_str()), (1, ""), "{text}");
+    assert!(text.contains("stores         nothing now; GitHub is answered 503:\n"), "{text}");
+    assert!(text.contains("\n  no room for the inbox"), "{text}");
+    let comment = payload::comment("o/r", 1, "mallory", "hello");
+    assert_eq!(world.post("c-1", "issue_comment", &comment).await, 503);
+
+    // An open file would keep its room.
+    drop(ballast);
+    std::fs::remove_file(place.join("ballast")).unwrap();
+    let (code, text, _) = world.run(&["gh-webhook", "status"]);
+    assert!(code == 0 && !text.contains("stores"), "{text}");
+    assert_eq!(world.post("c-1", "issue_comment", &comment).await, 202);
+}
+
+#[tokio::test]
+async fn child_status() {
+    if std::env::var_os(CHILD).is_some() {
+        status_tells_of_a_full_disk().await;
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_by_status_and_passes() {
+    in_namespaces("disk_full::child_status");
 }
 
 #[tokio::test]

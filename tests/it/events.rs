@@ -85,7 +85,8 @@ page      https://github.com/octo/repo/issues/12#issuecomment-1
   mallory
   To change it: add the sender to `routing.authorizedUsers`
 ";
-    for id in ["aaaa-1", "octo/repo#12", "Octo/Repo#12", "octo+repo+12", "#12", "12", PAGE] {
+    let bare = PAGE.strip_prefix("https://").unwrap();
+    for id in ["aaaa-1", "octo/repo#12", "Octo/Repo#12", "octo+repo+12", "#12", "12", PAGE, bare] {
         assert_eq!(events(home.path(), &[id]), (0, history.to_owned(), String::new()), "{id}");
     }
     let (code, out, err) =

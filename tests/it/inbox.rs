@@ -2,6 +2,7 @@
 //! full disks and foreign files.
 
 mod damage;
+mod formats;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -20,6 +21,8 @@ use the_loop::state::inbox::{
     About, Accepted, DeliveryKind, Inbox, InboxError, Keep, NewDelivery, Replayed, Route,
     RouteAction, Step,
 };
+
+use crate::support::noise;
 
 struct Home {
     dir: TempDir,
@@ -167,7 +170,7 @@ async fn large_bodies_are_read_one_at_a_time() {
     let home = Home::new();
     let inbox = home.open();
     for (number, length) in [3 << 20, 2 << 20, 5, 700 << 10, 700 << 10].into_iter().enumerate() {
-        let body = vec![b' '; length];
+        let body = noise(length).into_bytes();
         inbox.accept(NewDelivery { body, ..new(&format!("d-{number}")) }).await.unwrap();
     }
     let mut read = Vec::new();
@@ -348,7 +351,8 @@ async fn a_full_disk_is_an_error_that_passes_and_a_small_write_is_not_its_victim
         .query_row("PRAGMA page_count", [], |row| row.get(0))
         .unwrap();
     inbox.limit_pages(pages + 2).await.unwrap();
-    let large = || NewDelivery { body: vec![b' '; 1 << 20], ..new("large") };
+    let body = noise(1 << 20).into_bytes();
+    let large = || NewDelivery { body: body.clone(), ..new("large") };
     // While the writer waits for the lock, the others gather for one commit.
     let lock = Connection::open(home.path()).unwrap();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -497,32 +501,6 @@ fn what_was_acknowledged_survives_sigkill() {
     }
 }
 
-#[tokio::test]
-async fn an_inbox_of_the_first_version_is_read_and_goes_on() {
-    let home = Home::new();
-    let old: PathBuf =
-        [env!("CARGO_MANIFEST_DIR"), "tests/fixtures/inbox/version-1.db"].iter().collect();
-    std::fs::copy(old, home.path()).unwrap();
-    assert!(matches!(Inbox::read_only(&home.path()), Err(InboxError::Older { .. })));
-    let inbox = home.open();
-    let states: Vec<_> =
-        inbox.recent(9).unwrap().into_iter().map(|d| (d.id.to_string(), d.state)).collect();
-    assert_eq!(
-        states,
-        [
-            ("old-delivered".to_owned(), State::Delivered),
-            ("old-ignored".to_owned(), State::Ignored),
-            ("old-queued".to_owned(), State::Queued),
-            ("old-received".to_owned(), State::Received),
-        ]
-    );
-    assert_eq!(inbox.pending(0, 9).unwrap()[0].prompt, "an old prompt");
-    assert_eq!(inbox.to_route(9).unwrap()[0].body, b"{\"n\":4}");
-    assert_eq!(inbox.accept(new("old-ignored")).await.unwrap(), Accepted::Repeat);
-    assert_eq!(inbox.accept(new("another")).await.unwrap(), Accepted::New);
-    assert_eq!(inbox.heads("abc").unwrap(), []);
-}
-
 const DAY: Duration = Duration::from_hours(24);
 
 fn at(ms: i64) -> Clock {
@@ -565,7 +543,7 @@ async fn for_want_of_room_the_oldest_bodies_go_and_the_outcomes_stay() {
     let inbox = home.open();
     for number in 0..60 {
         let name = format!("d-{number}");
-        let body = vec![b' '; 64 << 10];
+        let body = noise(64 << 10).into_bytes();
         inbox.accept(NewDelivery { body, ..new(&name) }).await.unwrap();
         if number != 3 {
             inbox.record(vec![step(&name, State::Ignored, Reason::NoSession)]).await.unwrap();
@@ -583,7 +561,7 @@ async fn a_damaged_inbox_is_kept_aside_and_the_rest_of_it_goes_on() {
     let home = Home::new();
     let inbox = home.open();
     for number in 0..400 {
-        let body = format!("{{\"n\":\"{}\"}}", "x".repeat(1000)).into_bytes();
+        let body = format!("{{\"n\":\"{}\"}}", noise(1000)).into_bytes();
         inbox.accept(NewDelivery { body, ..new(&format!("d-{number}")) }).await.unwrap();
     }
     inbox.close();

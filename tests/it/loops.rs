@@ -310,7 +310,22 @@ async fn a_delivery_is_routed_again_on_request_and_explained_without_acting() {
     std::fs::write(world.config(), good.replace("[alice]", "[alice, mallory]")).unwrap();
     let (code, out, err) = world.run(&["gh-webhook", "replay", "m", "--dry-run"]);
     assert!(code == 0 && out.starts_with("deliver"), "{out}");
-    assert!(err.contains("still runs with another configuration"), "{err}");
+    for part in [
+        "still runs with another configuration",
+        "  ignore sender-not-authorized\n  The sender is not in `routing.authorizedUsers`.\n",
+        "  routing.authorizedUsers: [alice] → [alice, mallory]\n",
+        "`the-loop gh-webhook reload` lets it apply",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert!(err.lines().all(|line| line.chars().count() <= 80), "{err}");
+    // Where the difference changes nothing for it, that is said; where only
+    // remarks differ, nothing is.
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "s", "--dry-run"]);
+    assert!(code == 0 && err.contains("would decide the same"), "{err}");
+    std::fs::write(world.config(), format!("# A remark.\n{good}")).unwrap();
+    let (code, out, err) = world.run(&["gh-webhook", "replay", "m", "--dry-run"]);
+    assert!(code == 0 && out.starts_with("ignore") && err.is_empty(), "{err}");
     std::fs::write(world.config(), "routing: [").unwrap();
     let (code, out, err) = world.run(&["events", "m"]);
     assert!(code == 0 && out.contains("sender-not-authorized"), "{err}");
@@ -412,7 +427,9 @@ async fn events_can_be_followed_and_bounded_in_time() {
     assert_eq!((code, out.contains("  s  issues")), (0, true), "{out}");
     let (_, out, _) = world.run(&["events", "--since", "2199-01-01T00:00:00Z"]);
     assert_eq!(out, "");
-    assert_eq!(world.run(&["events", "--since", "soon"]).0, 2);
+    let (code, _, err) = world.run(&["events", "--since", "soon"]);
+    assert_eq!(code, 2);
+    assert!(err.lines().all(|line| line.chars().count() <= 80), "{err}");
     let mut child = world
         .command(&["events", "--follow"])
         .stdout(std::process::Stdio::piped())
@@ -432,4 +449,46 @@ async fn events_can_be_followed_and_bounded_in_time() {
     child.wait().unwrap();
     let lines = lines.join().unwrap();
     assert!(lines[0].contains("o/r#1") && lines[1].trim().starts_with("f-"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn followed_events_are_an_object_in_each_line() {
+    use std::io::{BufRead as _, BufReader};
+    let mut world = World::new(DEMO);
+    started(&mut world).await;
+    let mut child = world
+        .command(&["events", "--follow", "--json", "github.com/o/r/issues/1"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let ends = |line: &String| line.contains("\"delivered\"");
+    let lines = std::thread::spawn(move || {
+        let mut lines = Vec::new();
+        for line in out.lines().map_while(Result::ok) {
+            lines.push(line);
+            if lines.iter().any(ends) {
+                break;
+            }
+        }
+        lines
+    });
+    let mut n = 0;
+    while !lines.is_finished() {
+        n += 1;
+        says(&world, &format!("f-{n}"), "two\nlines", "delivered").await;
+        assert!(n < 50);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let lines: Vec<serde_json::Value> =
+        lines.join().unwrap().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let last = lines.last().unwrap();
+    assert_eq!((&last["schema"], &last["item"]), (&1.into(), &"github:o/r#1".into()));
+    assert_eq!((&last["event"], &last["session"]), (&"issue_comment".into(), &SLUG.into()));
+    assert!(last["id"].as_str().unwrap().starts_with("f-"), "{last}");
+    for name in ["kind", "url", "receivedAt", "at", "reason", "explanation"] {
+        assert!(last[name].is_string(), "{name} in {last}");
+    }
+    assert!(last.get("detail").is_some(), "{last}");
 }

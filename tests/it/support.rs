@@ -325,6 +325,18 @@ pub fn events(prompts: &[String]) -> Vec<String> {
     all.split(BEGIN).skip(1).map(|event| format!("{BEGIN}{event}")).collect()
 }
 
+/// Letters and digits that nobody can pack: the same each time.
+pub fn noise(length: usize) -> String {
+    let mut seed = length as u64;
+    let letters = std::iter::repeat_with(|| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Six bits of it.
+        let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        char::from(letters[usize::try_from(seed >> 58).unwrap()])
+    });
+    letters.take(length).collect()
+}
+
 /// The signature of a body under the tests' secret.
 pub fn sign(body: &[u8]) -> String {
     use hmac::{KeyInit, Mac};

@@ -137,6 +137,7 @@ async fn it_listens_on_a_socket_that_only_its_user_can_open() {
     let (code, _, err) = world.run(&["gh-webhook", "start"]);
     assert_eq!(code, 1);
     assert!(err.contains("something else is there"), "{err}");
+    assert!(err.contains("hint: name another file"), "{err}");
     assert_eq!(std::fs::read_to_string(&socket).unwrap(), "mine");
     std::fs::remove_file(&socket).unwrap();
 
@@ -185,6 +186,9 @@ async fn it_listens_on_a_network_interface_by_its_name() {
     let err = refused(&world, "  host: nosuch0\n");
     assert!(err.contains("this host has no network interface `nosuch0`"), "{err}");
     assert!(err.contains("it has `lo`"), "{err}");
+    let (code, _, err) = world.run(&["config", "check"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("`nosuch0` (`routing.webTerminal.host`)"), "{err}");
     let tools = format!("  ttyd:\n    path: {}\n", ttyd_path().display());
     world.configure(
         "defaultHarness: demo\nwebTerminal:\n  enabled: true\n  port: 0\n  host: lo\n  allowedHosts: [box.example.net]\n",
@@ -195,6 +199,33 @@ async fn it_listens_on_a_network_interface_by_its_name() {
     for (host, is_allowed) in [("box.example.net", true), ("localhost", true), ("other", false)] {
         let answer = ask(&web.host, "GET", "/", &[("Host", host)]).await;
         assert_eq!(status(&answer) != 421, is_allowed, "{host}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loopback_has_more_names_than_one() {
+    for host in ["localhost", "\"::ffff:127.0.0.1\""] {
+        let web = Web::of(configured(&format!("  host: {host}\n"))).await;
+        assert!(web.host.starts_with("127.0.0.1:"), "{host}: {}", web.host);
+        assert_eq!(status(&web.ask("GET", "/", &[]).await), 200, "{host}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_by_a_wrong_name_or_without_a_slash_is_told_what_to_do() {
+    let web = Web::start().await;
+    web.recorder("o/r#1").await;
+    let answer = web.ask("GET", "/", &[("Host", "box.example.net:81")]).await;
+    assert_eq!(status(&answer), 421);
+    assert!(answer.contains("`box.example.net:81` is none of the names"), "{answer}");
+    assert!(answer.contains("`routing.webTerminal.allowedHosts`"), "{answer}");
+    for path in ["/s/o+r+1", "/v/o+r+1"] {
+        let answer = web.ask("GET", path, &[]).await;
+        assert_eq!(status(&answer), 308, "{answer}");
+        assert!(answer.contains(&format!("location: {path}/\r\n")), "{answer}");
+    }
+    for path in ["/s/o+r+2", "/s/evil.example%2f..", "//evil.example", "/s//evil.example"] {
+        assert_eq!(status(&web.ask("GET", path, &[]).await), 404, "{path}");
     }
 }
 

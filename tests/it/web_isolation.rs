@@ -134,13 +134,13 @@ async fn keys_reach_the_agents_pane_and_no_other_that_a_person_puts_in_front() {
     // A shell of his own beside the agent, and a window of his own.
     let mark = web.world.home.join("mark");
     web.world.tmux.run(&["split-window", "-t", &pane.pane_id, "/bin/sh"]);
-    terminal.is_told("that it is covered", |notice| notice["inMode"] == true).await;
+    terminal.is_told("that it is behind", |notice| notice["behind"] == true).await;
     terminal.types(format!("touch {}\r", mark.display()).as_bytes()).await;
     assert!(terminal.frame(9, b"").await);
     while terminal.next().await != Some(crate::web_client::Frame::Ping) {}
     terminal.notices.clear();
     web.world.tmux.run(&["select-pane", "-t", &pane.pane_id]);
-    terminal.is_told("that it is not", |notice| notice["inMode"] == false).await;
+    terminal.is_told("that it is not", |notice| notice["behind"] == false).await;
     web.world.tmux.run(&["new-window", "-t", &format!("{}:", pane.session_id), "/bin/sh"]);
     terminal.types(b"for the agent").await;
     assert_eq!(content(&file, 13).await, b"for the agent");
@@ -181,4 +181,77 @@ async fn a_viewer_changes_the_agents_size_under_no_setting() {
         .await;
         assert_eq!(web.size(&pane), "70x20", "{setting}");
     }
+}
+
+/// A pane whose program asks for modes of the terminal and keeps what it reads.
+async fn keeper(web: &Web, reference: &str, modes: &str) -> std::path::PathBuf {
+    let file = web.world.home.join(reference.replace(['/', '#'], "-"));
+    let script = format!("stty raw -echo; printf '{modes}ready'; exec cat >'{}'", file.display());
+    let pane = web.session(reference, &script).await;
+    eventually("it is ready", async || {
+        web.tmux.look(&pane).await.unwrap().screen.contains("ready").then_some(())
+    })
+    .await;
+    file
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_comes_as_the_program_wants_it_and_not_as_the_page_sends_it() {
+    let web = Web::start().await;
+    let plain = keeper(&web, "o/r#1", "").await;
+    let modal = keeper(&web, "o/r#2", "\\033[?1h\\033[?2004h").await;
+    let mut one = web.terminal("/s/o+r+1/ws").await;
+    let mut two = web.terminal("/s/o+r+2/ws").await;
+    // Sent; read without modes; read with cursor keys and pastes of their own.
+    for (sent, without, with) in [
+        ("\x1bOA", "\x1b[A", "\x1bOA"),
+        ("\x1b[B", "\x1b[B", "\x1bOB"),
+        ("\x1b[1;5C", "\x1b[1;5C", "\x1b[1;5C"),
+        ("\x1b[1;4D", "\x1b[1;4D", "\x1b[1;4D"),
+        ("\x1bOH", "\x1b[1~", "\x1b[1~"),
+        ("\x1b[3~", "\x1b[3~", "\x1b[3~"),
+        ("\x1b[6;5~", "\x1b[6;5~", "\x1b[6;5~"),
+        ("\x1bOP", "\x1bOP", "\x1bOP"),
+        ("\x1b[24~", "\x1b[24~", "\x1b[24~"),
+        ("\x1b[Z", "\x1b[Z", "\x1b[Z"),
+        ("\x1b", "\x1b", "\x1b"),
+        ("\x1b\r", "\x1b\r", "\x1b\r"),
+        ("é ✓ \u{1f600}", "é ✓ \u{1f600}", "é ✓ \u{1f600}"),
+        ("';\"{}#$\\~%", "';\"{}#$\\~%", "';\"{}#$\\~%"),
+        ("\x1b[200~a\rb\x1b[201~", "a\rb", "\x1b[200~a\rb\x1b[201~"),
+        // What the page answers by itself goes to nobody.
+        ("\x1b[I\x1b[O\x1b[?1;2c\x1b[12;40R\x1b]11;rgb:1/2/3\x1b\\\x1bP>|x\x1b\\.", ".", "."),
+    ] {
+        for (terminal, file, wanted) in [(&mut one, &plain, without), (&mut two, &modal, with)] {
+            std::fs::write(file, "").unwrap();
+            terminal.types(sent.as_bytes()).await;
+            let read = content(file, wanted.len()).await;
+            // The program's own place in the file has not moved.
+            let read = read.iter().skip_while(|byte| **byte == 0).copied().collect::<Vec<_>>();
+            assert_eq!(String::from_utf8_lossy(&read), wanted, "{sent:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_control_character_and_each_key_with_alt_arrives_as_it_is() {
+    let web = Web::start().await;
+    let (_, file) = web.recorder("o/r#1").await;
+    let mut terminal = web.terminal("/s/o+r+1/ws").await;
+    terminal.shows("ready").await;
+    let mut sent = Vec::new();
+    for byte in 0..=0x7f {
+        terminal.types(&[byte]).await;
+        sent.push(byte);
+    }
+    for byte in (0x20..0x7f).filter(|byte| !b"[O]PX^_".contains(byte)) {
+        terminal.types(&[0x1b, byte]).await;
+        sent.extend([0x1b, byte]);
+    }
+    let long = vec![b'x'; 20_000];
+    for part in long.chunks(8_000) {
+        terminal.types(part).await;
+    }
+    sent.extend(&long);
+    assert_eq!(content(&file, sent.len()).await, sent);
 }

@@ -280,6 +280,10 @@ async fn a_session_that_ended_says_how_and_shows_what_was() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     browser.shows("#ended", "signal").await;
     browser.shows("#connection", "ended").await;
+    // Nothing is left of what it was before.
+    for what in ["keys", "state", "facts"] {
+        browser.until(&format!("document.getElementById('{what}').hidden")).await;
+    }
     // The page that is opened now says it too, with what was shown.
     browser.open(&at(&world, "s/o+r+1/")).await;
     browser.shows("#ended", "The agent has ended: ").await;

@@ -10,6 +10,7 @@ use crate::core::config::{EVENTS, SpawnPolicy, WITHOUT_EFFECT, is_among, lines};
 use crate::core::harness::Harnesses;
 use crate::serve::receiver::Secret;
 use crate::serve::templates::read_templates;
+use crate::serve::web::address_of;
 
 /// Check the configuration
 ///
@@ -95,6 +96,13 @@ fn notes(context: &Context, loaded: &Loaded) -> Vec<String> {
     if !routing.spawn_workdir.is_dir() {
         let path = visible(&routing.spawn_workdir.display().to_string());
         notes.push(format!("`routing.spawnWorkdir`: there is no directory `{path}`"));
+    }
+    let web = &routing.web_terminal;
+    if web.enabled
+        && web.socket.is_none()
+        && let Err(failure) = address_of(&web.host)
+    {
+        notes.push(format!("no receiver can be started from here: {failure}"));
     }
     if !routing.enabled {
         notes.push("`routing.enabled` is false: deliveries are only recorded".to_owned());

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
-use super::{LEFT_OF_ITEM, WIDTH, Wanted, push_line, stamp, unreadable, with_number};
+use super::{Args, LEFT_OF_ITEM, SCHEMA, WIDTH, Wanted, push_line, stamp, unreadable, with_number};
 use crate::base::clock::Clock;
 use crate::base::failure::Failure;
-use crate::base::ids::{DeliveryId, WorkItem};
+use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::base::text::visible;
 use crate::cli::Context;
-use crate::core::outcome::State;
-use crate::state::inbox::{Inbox, InboxError, LogEnd, RecordedStep, Summary};
+use crate::core::outcome::{Reason, State};
+use crate::state::inbox::{Inbox, InboxError, InboxReader, LogEnd, RecordedStep, Summary};
 
 /// How often a followed inbox is looked at.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
@@ -75,19 +76,25 @@ pub(super) fn follow(
     context: &Context,
     path: &std::path::Path,
     wanted: Option<&Wanted>,
-    failed: bool,
+    args: &Args,
 ) -> Result<ExitCode, Failure> {
     context.block_on(async {
         let mut reader = None;
         let mut log: Option<Log> = None;
         loop {
+            // One that was put in its place begins anew.
+            if reader.as_ref().is_some_and(|reader: &InboxReader| !reader.is_in_place()) {
+                (reader, log) = (None, Some(Log::default()));
+            }
             if reader.is_none() {
                 reader = match Inbox::read_only(path) {
+                    Ok(opened) => Some(opened),
                     Err(InboxError::Missing { .. }) => {
                         log.get_or_insert_default();
                         None
                     }
-                    opened => opened.ok(),
+                    Err(error) if error.may_pass() => None,
+                    Err(error) => return Err(unreadable(error)),
                 };
             }
             if let Some(reader) = &reader {
@@ -107,12 +114,16 @@ pub(super) fn follow(
                         continue;
                     }
                     let is_shown = |step: &&RecordedStep| {
-                        !failed || matches!(step.state, State::Failed | State::Unproven)
+                        !args.failed || matches!(step.state, State::Failed | State::Unproven)
                     };
                     for step in
                         history.steps.get(shown..).unwrap_or_default().iter().filter(is_shown)
                     {
-                        show(context, &history.delivery, step)?;
+                        let text = match args.json {
+                            true => as_json(&history.delivery, step)?,
+                            false => as_text(&history.delivery, step),
+                        };
+                        context.printer.data(&text)?;
                     }
                 }
             }
@@ -160,7 +171,7 @@ impl Log {
     }
 }
 
-fn show(context: &Context, delivery: &Summary, step: &RecordedStep) -> Result<(), Failure> {
+fn as_text(delivery: &Summary, step: &RecordedStep) -> String {
     let (state, reason) = (step.state, step.reason);
     // What it is about is known only when it was looked at.
     let about = delivery.item.as_ref().map_or_else(|| visible(&delivery.event), WorkItem::short);
@@ -168,8 +179,47 @@ fn show(context: &Context, delivery: &Summary, step: &RecordedStep) -> Result<()
     let mut text = String::new();
     push_line(&mut text, &format!("{}  {state:<9}  {reason:<22}  {about}", stamp(step.at)));
     push_line(&mut text, &format!("  {}", delivery.id));
-    context.printer.data(text.trim_end())?;
-    Ok(())
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// A step and the delivery that it is of, in one line of JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StepLine<'a> {
+    schema: u32,
+    id: &'a DeliveryId,
+    kind: &'static str,
+    event: &'a str,
+    item: Option<&'a WorkItem>,
+    session: Option<&'a Slug>,
+    url: Option<&'a str>,
+    received_at: Timestamp,
+    at: Timestamp,
+    state: State,
+    reason: Reason,
+    explanation: &'static str,
+    detail: Option<&'a str>,
+}
+
+fn as_json(delivery: &Summary, step: &RecordedStep) -> Result<String, Failure> {
+    let line = StepLine {
+        schema: SCHEMA,
+        id: &delivery.id,
+        kind: delivery.kind.as_str(),
+        event: &delivery.event,
+        item: delivery.item.as_ref(),
+        session: delivery.session.as_ref(),
+        url: delivery.url.as_deref(),
+        received_at: delivery.received_at,
+        at: step.at,
+        state: step.state,
+        reason: step.reason,
+        explanation: step.reason.explain(),
+        detail: step.detail.as_deref(),
+    };
+    serde_json::to_string(&line)
+        .map_err(|error| Failure::failed("could not write JSON").because(error))
 }
 
 #[cfg(test)]

@@ -40,7 +40,12 @@ impl Wanted {
                     || slugs.any(|slug| slug.as_str().rsplit('+').next() == Some(text.as_str()))
                     || id.as_ref() == Some(&delivery.id)
             }
-            Self::Page(url) => delivery.url.as_ref() == Some(url),
+            // An item's own page stands for all that happens there.
+            Self::Page(url) => {
+                delivery.url.as_ref() == Some(url)
+                    || !url.contains('#')
+                        && url.parse().is_ok_and(|item| Self::Item(item).is(delivery))
+            }
         }
     }
 
@@ -48,6 +53,11 @@ impl Wanted {
         let text = text.trim();
         if text.contains("://") {
             return Ok(Self::Page(text.to_owned()));
+        }
+        // As browsers show an address.
+        let page = format!("https://{text}");
+        if page.parse::<WorkItem>().is_ok() {
+            return Ok(Self::Page(page));
         }
         let digits = text.strip_prefix('#').unwrap_or(text);
         if digits.bytes().all(|byte| byte.is_ascii_digit())

@@ -7,19 +7,22 @@ use crate::base::clock::Clock;
 use crate::base::failure::{Failure, chain};
 use crate::base::files::lock::LockFile;
 use crate::base::ids::{DeliveryId, Marker};
-use crate::base::text::visible;
+use crate::base::text::{visible, visible_lines, wrapped};
 use crate::cli::Context;
 use crate::cli::setup::Loaded;
-use crate::core::config::RunnerKind;
+use crate::core::config::{Change, Config, RunnerKind, changes};
 use crate::core::event;
 use crate::core::harness::Harnesses;
-use crate::core::routing::{self, Action, OwnVoice, prompt};
+use crate::core::routing::{self, Action, Decision, OwnVoice, prompt};
 use crate::serve::control;
+use crate::serve::reload::Reloaded;
 use crate::serve::sight::Sight;
 use crate::serve::templates::read_templates;
 use crate::state::inbox::{DeliveryKind, Inbox, InboxError, Replayed, StoredDelivery};
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
+
+const WIDTH: usize = 80;
 
 /// Route a recorded delivery again
 ///
@@ -106,12 +109,9 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
     };
     // One that is decided about the first time is not asked about here.
     let delivery = StoredDelivery { again: true, ..delivery };
-    let status = context.block_on(control::ask_status(&loaded.paths.control()));
-    if status.is_ok_and(|status| status.is_some_and(|status| status.changed_on_disk)) {
-        context.printer.note(
-            "note: the receiver still runs with another configuration; this is what the\n\
-             file says now. `the-loop gh-webhook reload` lets it apply",
-        );
+    if delivery.body.is_empty() {
+        return Err(Failure::failed(format!("the body of `{id}` is damaged in the inbox"))
+            .hint("have GitHub send it again: the webhook's page, Recent Deliveries"));
     }
     if delivery.kind == DeliveryKind::Local {
         context.printer.data("deliver  sent-by-hand\n  A person sent it from this machine.")?;
@@ -129,18 +129,27 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
     })?;
     let voice = OwnVoice::new(*key.bytes());
     let config = &loaded.config.routing;
-    let registry = Registry::open(&loaded.paths.registry);
-    let mut sight = Sight::new(
-        registry,
-        Harnesses::new(&loaded.config.harnesses, context.env.home()),
-        &loaded.paths,
-    );
-    let view = sight.view(&inbox, config, &event, &delivery);
-    let decision = routing::decide(&event, config, &view, &voice);
-    let mut text = format!("{:<8} {}", decision.action.as_str(), decision.reason);
-    let _ = write!(text, "\n  {}", decision.reason.explain());
+    let decide = |with: &Config| {
+        let registry = Registry::open(&loaded.paths.registry);
+        let harnesses = Harnesses::new(&with.harnesses, context.env.home());
+        let mut sight = Sight::new(registry, harnesses, &loaded.paths);
+        let routing = &with.routing;
+        let view = sight.view(&inbox, routing, &event, &delivery);
+        routing::decide(&event, routing, &view, &voice)
+    };
+    let decision = decide(&loaded.config);
+    // The receiver would decide with what it has read.
+    let running = context.block_on(control::ask_config(&loaded.paths.control()));
+    if let Ok(Some(running)) = running {
+        let differs = changes(&running, &loaded.config);
+        if !differs.is_empty() {
+            context.printer.note(&beside(&decision, &decide(&running), differs));
+        }
+    }
+    let mut text = rule(&decision);
     if let Some(advice) = decision.reason.advice(id, decision.item.as_ref()) {
-        let _ = write!(text, "\n  To change it: {advice}");
+        text.push('\n');
+        text.push_str(&indented(&format!("To change it: {advice}")));
     }
     if let Some(item) = &decision.item {
         // Where it is; one that is yet to be made is made by the configuration.
@@ -165,4 +174,32 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
     }
     context.printer.data(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is decided, and by which rule.
+fn rule(decision: &Decision) -> String {
+    let Decision { action, reason, .. } = decision;
+    format!("{:<8} {reason}\n{}", action.as_str(), indented(reason.explain()))
+}
+
+/// What a receiver decides that runs with another configuration than the file.
+fn beside(file: &Decision, running: &Decision, differs: Vec<Change>) -> String {
+    let mut text = "note: the receiver still runs with another configuration; below is what the\n\
+                    file says now."
+        .to_owned();
+    if (file.action.as_str(), file.reason) == (running.action.as_str(), running.reason) {
+        text.push_str(" The receiver would decide the same.");
+    } else {
+        text.push_str(" The receiver would decide:\n");
+        text.push_str(&indented(&rule(running)));
+    }
+    text.push_str("\nWhat differs:\n");
+    let differs = Reloaded { schema: 1, refused: None, changes: differs };
+    text.push_str(&indented(&differs.lines().join("\n")));
+    text.push_str("\n`the-loop gh-webhook reload` lets it apply");
+    text
+}
+
+fn indented(text: &str) -> String {
+    wrapped(&visible_lines(text), WIDTH, "  ")
 }

@@ -4,10 +4,15 @@ use std::process::ExitCode;
 
 use crate::base::failure::Failure;
 use crate::base::process::shell_word;
-use crate::base::text::{visible, visible_lines};
+use crate::base::text::{visible, visible_lines, wrapped};
 use crate::cli::{Context, json};
 use crate::serve::control::{self, Status};
 use crate::serve::receiver::Refused;
+
+const WIDTH: usize = 80;
+
+/// What stands below a name in the list.
+const BESIDE_NAMES: &str = "               ";
 
 /// Show whether the receiver runs, and what came in
 ///
@@ -66,14 +71,16 @@ fn render(status: &Status) -> String {
         format!("deliveries     {deliveries}"),
     ];
     for Refused { status, why, count, last } in &status.refused {
-        lines.push(format!("refused        {count} with {status} ({why}), last {last:.0}"));
+        let refused = format!("{count} with {status} ({why}), last {last:.0}");
+        let refused = wrapped(&visible(&refused), WIDTH, BESIDE_NAMES);
+        lines.push(format!("refused        {}", refused.trim_start()));
         if *status == 401 {
             lines.push("  the webhook's secret on GitHub and the receiver's differ?".to_owned());
         }
     }
     if let Some(why) = &status.cannot_store {
         lines.push("stores         nothing now; GitHub is answered 503:".to_owned());
-        lines.extend(visible_lines(why).lines().map(|line| format!("  {line}")));
+        lines.push(wrapped(&visible_lines(why), WIDTH, "  "));
         lines.push("  What GitHub sent meanwhile it shows under Recent Deliveries.".to_owned());
     }
     if let Some(socket) = &status.tmux_socket {

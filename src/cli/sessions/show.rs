@@ -10,12 +10,15 @@ use super::list::{WIDTH, session_json};
 use super::{Context, Failure, Live, ago, fit, registry, resolve};
 use crate::base::clock::Clock;
 use crate::base::ids::WorkItem;
-use crate::base::text::{count, visible, visible_lines};
+use crate::base::text::{count, visible, visible_lines, wrapped};
 use crate::cli::json;
 use crate::core::config::RunnerKind;
 use crate::core::session::SessionRecord;
 use crate::state::inbox::Waiting;
 use crate::state::trace::{Trace, TraceStep};
+
+/// What stands below a name in the list of a session's values.
+const BESIDE_NAMES: &str = "                 ";
 
 /// Show one session
 #[derive(Debug, clap::Args)]
@@ -122,7 +125,9 @@ fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
     ];
     for (name, value) in lines {
         if let Some(value) = value {
-            let _ = writeln!(out, "  {name:<13}  {value}");
+            // Words are broken at blanks; an address or a path is one word.
+            let value = wrapped(&value, WIDTH, BESIDE_NAMES);
+            let _ = writeln!(out, "  {name:<13}  {}", value.trim_start());
         }
     }
     if let Some(blocked) = &record.blocked {

@@ -102,6 +102,12 @@ pub(super) fn web_url<'de, D: Deserializer<'de>>(
     let fits = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
         && text.len() <= 500
         && text.chars().all(|c| c.is_ascii_graphic() && !"\"'<>\\`?#".contains(c));
+    if fits && rest.is_some_and(|rest| rest.trim_end_matches('/').contains('/')) {
+        let text = shown(&text);
+        return Err(D::Error::custom(format!(
+            "`{text}` has a path, and the pages are at the root of a name"
+        )));
+    }
     if fits {
         return Ok(Some(text.trim_end_matches('/').to_owned()));
     }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+};
 use tokio::net::unix::pipe;
 
 use super::{BYE, Order};
@@ -17,6 +19,8 @@ use crate::base::process::ExecError;
 
 /// How long the program may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long it may take until it has read a line.
+const READS_WITHIN: Duration = Duration::from_secs(5);
 /// How long the farewell may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a line with an order may be.
@@ -38,8 +42,9 @@ pub enum KeepError {
     Start(#[from] ExecError),
 }
 
-/// Takes an order from standard input, runs the program of it, and ends when that
-/// ends or standard input does, whichever is first.
+/// Takes an order from standard input, runs the program of it, passes on what comes
+/// after it line by line, and ends when the program ends or standard input does,
+/// whichever is first.
 pub async fn keep() -> Result<(), KeepError> {
     let input = rustix::io::dup(io::stdin()).map_err(|error| KeepError::NoOrder(error.into()))?;
     let input = pipe::Receiver::from_owned_fd(input).map_err(KeepError::NoOrder)?;
@@ -58,18 +63,27 @@ pub async fn keep() -> Result<(), KeepError> {
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let (said, complained) = (child.stdout.take(), child.stderr.take());
     // The end of it is the end for some.
-    let stdin = child.stdin.take();
-    let end = async {
-        let mut rest = Vec::new();
-        let _ = input.take(BYE.len() as u64).read_to_end(&mut rest).await;
-        rest == BYE
+    let mut stdin = child.stdin.take();
+    let end = async move {
+        loop {
+            let mut line = Vec::new();
+            match input.read_until(b'\n', &mut line).await {
+                Ok(0) | Err(_) => return false,
+                Ok(_) if line == BYE => return true,
+                Ok(_) => {}
+            }
+            // One that does not read must not keep us from seeing the end.
+            let passed = async { stdin.as_mut()?.write_all(&line).await.ok() };
+            if !matches!(tokio::time::timeout(READS_WITHIN, passed).await, Ok(Some(()))) {
+                stdin = None;
+            }
+        }
     };
     let work = async {
         let is_bidden = tokio::select! {
             _ = child.wait() => return,
             is_bidden = end => is_bidden,
         };
-        drop(stdin);
         if let Some(pid) = pid {
             let _ = kill_process(pid, Signal::TERM);
         }

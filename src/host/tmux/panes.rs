@@ -110,12 +110,16 @@ const CALL_PAUSE: Duration = Duration::from_millis(25);
 /// stranger may hold anything.
 const FIELDS: usize = 16;
 
+/// When a session was last active: by a person's key in a terminal of tmux, and in a
+/// browser. The server compares it too, so that both look at the same.
+pub(super) const ACTIVITY: &str = "#{session_activity} #{THE_LOOP_TYPED}";
+
 fn format() -> String {
     format!(
         "#{{pid}}|#{{session_id}}|#{{pane_id}}|#{{?pane_dead,1,0}}|#{{?pane_in_mode,1,0}}|\
          #{{pane_dead_status}}/#{{pane_dead_signal}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_width}}|\
          #{{session_attached}}|#{{{ITEM_OPTION}}} #{{{CONVERSATION_OPTION}}} #{{{INSTANCE_OPTION}}}|\
-         #{{pane_tty}}|#{{session_activity}}|#{{window_id}}|#{{s/[|]/ /:session_group}}|#{{session_name}}"
+         #{{pane_tty}}|{ACTIVITY}|#{{window_id}}|#{{s/[|]/ /:session_group}}|#{{session_name}}"
     )
 }
 
@@ -213,6 +217,7 @@ impl Tmux {
         if !row.pane.is_the_same_as(pane) || row.pane.item != pane.item {
             return Err(absent());
         }
+        let last_key = last_key(clients, &pane.session_id, &row.group).max(typed_at(&row.activity));
         Ok(Look {
             state: row.pane.state,
             screen: screen.to_owned(),
@@ -221,7 +226,7 @@ impl Tmux {
             activity: row.activity,
             reads: reads(Path::new(&row.tty)),
             title: title.to_owned(),
-            last_key: last_key(clients, &pane.session_id, &row.group),
+            last_key,
         })
     }
 
@@ -289,6 +294,12 @@ fn last_key(clients: &str, session: &str, group: &str) -> Option<i64> {
         activity.parse().ok()
     });
     keys.max()
+}
+
+/// When somebody last typed through a browser.
+fn typed_at(activity: &str) -> Option<i64> {
+    let (_, typed) = activity.split_once(' ')?;
+    typed.split_once('.')?.0.parse().ok()
 }
 
 /// Whether the program behind a terminal has read all that was typed into it, and
@@ -439,5 +450,7 @@ mod tests {
         assert_eq!(last_key(clients, "$1", "g|h"), Some(60));
         assert_eq!(last_key(clients, "$9", ""), None);
         assert_eq!(last_key("", "$1", ""), None);
+        assert_eq!(typed_at("30 70.12"), Some(70));
+        assert_eq!(typed_at("30 "), None);
     }
 }

@@ -6,6 +6,7 @@
 use crate::base::ids::Marker;
 use crate::core::config::SubmitKey;
 
+use super::panes::ACTIVITY;
 use super::{Look, Pane, Tmux, TmuxError, is_absent};
 
 /// Where something is typed: a pane, as a look showed it. A cursor that moved since
@@ -100,7 +101,7 @@ impl Tmux {
         // that was active last.
         let place = format!("{session_id}:{window_id}.{pane_id}");
         let unmoved = seen.map_or("1".to_owned(), |Look { cursor: (x, y), activity, .. }| {
-            format!("#{{==:#{{cursor_x}} #{{cursor_y}} #{{session_activity}},{x} {y} {activity}}}")
+            format!("#{{==:#{{cursor_x}} #{{cursor_y}} {ACTIVITY},{x} {y} {activity}}}")
         });
         let alive = format!(
             "#{{&&:#{{==:#{{pid}} #{{session_id}},{server} {session_id}}},\

@@ -2,11 +2,13 @@
 //! session, so that they show its window, and without anything by which a key
 //! leads out of the agent's pane.
 //!
-//! Such a session has no prefix, an empty key table, no status line and no mouse.
-//! It is ended with its last viewer, by us: with `destroy-unattached` tmux 3.3a
+//! Such a session has no prefix, an empty key table, no status line and no mouse,
+//! and its clients take no keys: what is typed elsewhere goes to the pane itself
+//! (`typing`). It is ended with its last viewer, by us: with `destroy-unattached` tmux 3.3a
 //! does not count a client in control mode, frees the session under it, and dies
 //! with every agent. What was measured is in docs/web.md.
 
+use super::guests::{CLIENTS, FLAGS, FOR_VIEWERS, Guests};
 use super::panes::how_it_ended;
 use super::{ExecError, Pane, Tmux, TmuxError, is_absent};
 use crate::base::ids::Slug;
@@ -14,6 +16,19 @@ use crate::base::process::Invocation;
 
 /// A key table that nobody binds keys in.
 const NO_KEYS: &str = "the-loop-viewer";
+
+/// The hooks that run for a client.
+const HOOKS: &[&str] = &[
+    "client-active",
+    "client-attached",
+    "client-dark-theme",
+    "client-detached",
+    "client-focus-in",
+    "client-focus-out",
+    "client-light-theme",
+    "client-resized",
+    "client-session-changed",
+];
 
 /// What a viewers' session tells of the agent's pane. No field may hold a `|`.
 const SIGHT: &str = "#{session_id}|#{?pane_dead,1,0}|#{pane_dead_status}/#{pane_dead_signal}|\
@@ -25,11 +40,21 @@ const SIGHT: &str = "#{session_id}|#{?pane_dead,1,0}|#{pane_dead_status}/#{pane_
 pub struct Sight {
     /// Columns and lines of its window.
     pub size: (u16, u16),
-    /// Whether keys would go elsewhere than to the agent: the pane is in a mode
-    /// of tmux, or another pane is in front of it.
-    pub is_covered: bool,
+    /// Whether keys are dropped, and why.
+    pub cover: Cover,
     /// How its program has ended, if it has.
     pub ended: Option<String>,
+}
+
+/// What stands between those who look at a pane and its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cover {
+    /// Nothing.
+    Open,
+    /// The pane is in a mode of tmux.
+    Mode,
+    /// Another pane or another window is shown.
+    Behind,
 }
 
 /// What became of a pane and of those sessions that show it.
@@ -47,7 +72,7 @@ impl Tmux {
     /// The name of the session for the viewers of an item's session.
     pub fn viewers_name(&self, slug: &Slug) -> String {
         let instance = self.instance.get(..8).unwrap_or(&self.instance);
-        format!("loop-web/{instance}/{slug}")
+        format!("{FOR_VIEWERS}{instance}/{slug}")
     }
 
     /// Makes the session for the viewers of a pane, where there is none.
@@ -72,11 +97,17 @@ impl Tmux {
             ("status", "off"),
             ("mouse", "off"),
             ("lock-after-time", "0"),
+            ("lock-command", ""),
             ("set-titles", "off"),
             ("detach-on-destroy", "on"),
             ("destroy-unattached", "off"),
         ] {
             call = call.args([";", "set-option", "-t", &target, option, value]);
+        }
+        // What a person has for his own clients must not happen to a browser's. `-q`,
+        // for not every tmux has each of them.
+        for hook in HOOKS {
+            call = call.args([";", "set-option", "-q", "-t", &target, hook, ""]);
         }
         call = call.args([";", "select-window", "-t", &format!("{target}{window}")]);
         let made = Self::ended(call, is_fatal).run_ok().await;
@@ -95,30 +126,52 @@ impl Tmux {
         }
     }
 
-    /// The command line that shows the session of that name on a terminal.
-    pub fn show_to_viewer(&self, name: &str, may_type: bool) -> Invocation {
-        let flags = if may_type { "ignore-size" } else { "read-only,ignore-size" };
-        let call = self.call().args(["attach-session", "-E", "-f", flags, "-t"]);
+    /// The command line that shows the session of that name on a terminal from
+    /// which no keys are taken.
+    pub fn show_to_viewer(&self, name: &str) -> Invocation {
+        // Where there is no server it must not start one.
+        let call = self.call().args(["-N", "attach-session", "-E", "-f", FLAGS, "-t"]);
         call.arg(format!("={name}"))
     }
 
-    /// The command line that tells, by writing anything at all, when something has
-    /// changed that [`Tmux::sight`] may see.
+    /// The command line of a client without a terminal at the session of that name.
+    /// It takes orders, and tells when something has changed that [`Tmux::sight`] may
+    /// see.
     pub fn follow_for_viewers(&self, name: &str) -> Invocation {
         self.call()
-            .args(["-C", "attach-session", "-E", "-f", "read-only,ignore-size,no-output", "-t"])
+            .args(["-N", "-C", "attach-session", "-E", "-f", "ignore-size,no-output", "-t"])
             .arg(format!("={name}"))
     }
 
-    /// How a pane is to those who look at it through the session of that name.
-    pub async fn sight(&self, pane: &Pane, name: &str) -> Result<Seen, TmuxError> {
+    /// How a pane is to those who look at it through the session of that name, and
+    /// who is there.
+    pub async fn sight(&self, pane: &Pane, name: &str) -> Result<(Seen, Guests), TmuxError> {
         let filter = format!("#{{==:#{{pane_id}},{}}}", pane.pane_id);
-        let call = self.call().args(["list-panes", "-a", "-f", &filter, "-F", SIGHT]);
+        let call = self.call().args(["list-panes", "-a", "-f", &filter, "-F", SIGHT, ";"]).args([
+            "list-clients",
+            "-F",
+            CLIENTS,
+        ]);
         match call.run_ok().await {
-            Ok(output) => Ok(seen(&output.stdout_text(), &pane.session_id, name)),
-            Err(source) if is_absent(&source) => Ok(Seen::Gone),
+            Ok(output) => {
+                let text = output.stdout_text();
+                Ok((seen(&text, &pane.session_id, name), Guests::of(&text, name)))
+            }
+            Err(source) if is_absent(&source) => Ok((Seen::Gone, Guests::default())),
             Err(source) => Err(TmuxError::Failed { verb: "look at a pane", source }),
         }
+    }
+
+    /// The orders that close whatever was opened over what these show: a popup, or a
+    /// menu.
+    pub fn uncover(guests: &Guests) -> String {
+        let orders = guests.browsers.iter();
+        orders.map(|guest| format!("display-popup -C -c '{}'\n", guest.name)).collect()
+    }
+
+    /// The order that brings the client itself back to the session of that name.
+    pub fn come_back(name: &str) -> String {
+        format!("switch-client -E -t '={name}'\n")
     }
 
     /// Ends the session of that name. What it shows lives on where another session
@@ -163,7 +216,11 @@ fn seen(rows: &str, session: &str, name: &str) -> Seen {
         } else if its_name == name {
             sight = Some(Sight {
                 size: (columns.parse().unwrap_or(80), lines.parse().unwrap_or(24)),
-                is_covered: mode == "1" || front != "11",
+                cover: match (mode, front) {
+                    (_, front) if front != "11" => Cover::Behind,
+                    ("1", _) => Cover::Mode,
+                    _ => Cover::Open,
+                },
                 ended: (dead == "1").then(|| how_it_ended(status)),
             });
         }
@@ -183,14 +240,18 @@ mod tests {
         let own = "$1|0|/|0|11|160|48|loop/o+r+1\n";
         let shown = "$4|0|/|0|11|160|48|loop-web/me/o+r+1\n";
         let both = |shown: &str| seen(&format!("{own}{shown}"), "$1", "loop-web/me/o+r+1");
-        let sight = Sight { size: (160, 48), is_covered: false, ended: None };
+        let sight = Sight { size: (160, 48), cover: Cover::Open, ended: None };
         assert_eq!(both(shown), Seen::Shown(sight.clone()));
         assert_eq!(both(""), Seen::Unshown);
         assert_eq!(both("$4|0|/|0|11|160|48|loop-web/me/o+r+10\n"), Seen::Unshown);
         assert_eq!(seen(shown, "$1", "loop-web/me/o+r+1"), Seen::Gone);
-        let covered = Sight { is_covered: true, ..sight.clone() };
-        for row in ["$4|0|/|1|11|160|48", "$4|0|/|0|01|160|48", "$4|0|/|0|10|160|48"] {
-            assert_eq!(both(&format!("{row}|loop-web/me/o+r+1")), Seen::Shown(covered.clone()));
+        for (row, cover) in [
+            ("$4|0|/|1|11|160|48", Cover::Mode),
+            ("$4|0|/|0|01|160|48", Cover::Behind),
+            ("$4|0|/|1|10|160|48", Cover::Behind),
+        ] {
+            let covered = Sight { cover, ..sight.clone() };
+            assert_eq!(both(&format!("{row}|loop-web/me/o+r+1")), Seen::Shown(covered));
         }
         let dead = Sight { ended: Some("exit code 3".into()), ..sight };
         assert_eq!(both("$4|1|3/|0|11|160|48|loop-web/me/o+r+1"), Seen::Shown(dead));

@@ -1,5 +1,7 @@
 //! What was decided about one delivery, until it is on disk and carried out.
 
+use std::time::Duration;
+
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::core::dispatch::{Job, Task};
 use crate::core::outcome::{Reason, State};
@@ -38,6 +40,20 @@ pub(super) fn left_over(delivery: QueuedDelivery) -> Job {
     Job { now: delivery.now, bytes: delivery.prompt.len(), begun, ..job }
 }
 
+/// So many deliveries at once are a burst.
+const BURST: usize = 4;
+
+/// How long what comes in a burst is gathered, which no agent notices.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// Lets deliveries gather in a burst: deciding about many together leaves the
+/// inbox's writer to those that arrive. `count` were decided about, of `most`.
+pub(super) async fn gather(count: usize, most: usize) {
+    if (BURST..most).contains(&count) {
+        tokio::time::sleep(GATHER).await;
+    }
+}
+
 /// What was decided about one delivery.
 pub(super) struct Decided {
     pub(super) step: Step,
@@ -74,6 +90,11 @@ impl Decided {
     ) -> Self {
         let step = Step { delivery: delivery.id.clone(), state, reason, detail, route: None };
         Self { step, about: Vec::new(), job: None, keep: None, paused: None }
+    }
+
+    /// Its body cannot be read any more.
+    pub(super) fn damaged(delivery: &StoredDelivery) -> Self {
+        Self::ended(delivery, State::Failed, Reason::InboxDamaged, None)
     }
 
     pub(super) fn unreadable(delivery: &StoredDelivery, why: &str) -> Self {

@@ -15,6 +15,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
+use crate::base::text::{cap, visible};
+
 /// The names by which a browser may ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names(Vec<String>);
@@ -78,7 +80,9 @@ impl Kind {
         let mode = segments.next();
         let (_, last, end) = (segments.next(), segments.next(), segments.next());
         match (mode, last, end) {
-            (Some("s" | "v"), Some(""), None) | (Some("v"), Some("history"), None) => Self::Page,
+            (Some("s" | "v"), Some("") | None, None) | (Some("v"), Some("history"), None) => {
+                Self::Page
+            }
             (Some("s" | "v"), Some("ws"), None) => Self::Socket,
             _ => Self::Part,
         }
@@ -92,7 +96,7 @@ pub enum Refused {
     #[error("a request names one host")]
     Host,
     /// The host is none of the allowed.
-    #[error("this name is not in `routing.webTerminal.allowedHosts`")]
+    #[error("the name is none of those by which this is served")]
     Name,
     /// The origin is another one, or there are two.
     #[error("the request comes from another origin")]
@@ -159,6 +163,8 @@ pub(super) async fn layer(
     next: Next,
 ) -> Response {
     let kind = Kind::of(request.uri().path());
+    let asked = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let asked = visible(&cap(asked.unwrap_or_default(), 100));
     let has_authority = request.uri().authority().is_some();
     let decision = if has_authority {
         Err(Refused::Host)
@@ -174,7 +180,17 @@ pub(super) async fn layer(
                 Refused::Origin | Refused::NoOrigin | Refused::Site => StatusCode::FORBIDDEN,
             };
             tracing::debug!(%why, ?kind, "a request to the web terminal was refused");
-            (status, format!("{why}\n")).into_response()
+            let text = match why {
+                Refused::Name => format!(
+                    "`{asked}` is none of the names by which this is served.\n\
+                     hint: list it in `routing.webTerminal.allowedHosts`, and start the\n\
+                     receiver again\n"
+                ),
+                Refused::Host | Refused::Origin | Refused::NoOrigin | Refused::Site => {
+                    format!("{why}\n")
+                }
+            };
+            (status, text).into_response()
         }
     };
     harden(response.headers_mut());
@@ -233,7 +249,7 @@ mod tests {
             ("/events", Kind::Part),
             ("/assets/x.js", Kind::Part),
             ("/s/o+r+1/leave-mode", Kind::Part),
-            ("/s/o+r+1", Kind::Part),
+            ("/s/o+r+1", Kind::Page),
             ("/x/o+r+1/", Kind::Part),
             ("//", Kind::Part),
             ("", Kind::Part),

@@ -2,7 +2,7 @@
 //! interface, or a socket file; and by which names it may be asked.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,10 +38,20 @@ impl Bound {
         if let Some(path) = &config.socket {
             let failed = |error: io::Error| {
                 let path = path.display();
+                let hint = match error.kind() {
+                    io::ErrorKind::AlreadyExists => "name another file, or remove what is there",
+                    io::ErrorKind::AddrInUse => "another program has it: name another file",
+                    io::ErrorKind::NotFound => "make its directory, with mode 0700",
+                    io::ErrorKind::PermissionDenied => "name a file in a directory of your own",
+                    // What the system calls a path that no socket can have.
+                    io::ErrorKind::InvalidInput => "name a shorter path: 100 bytes at most",
+                    _ => "name another file",
+                };
                 Failure::failed(format!(
                     "could not listen on `{path}` (`routing.webTerminal.socket`)"
                 ))
                 .because(error)
+                .hint(hint)
             };
             let listener = Listener::Unix(bind_socket(path).await.map_err(failed)?);
             let url =
@@ -60,7 +70,7 @@ impl Bound {
         }
         if !host.is_loopback() && config.allowed_hosts.is_empty() {
             return Err(Failure::refused(format!(
-                "others can reach `{}` ({host}), and `routing.webTerminal.allowedHosts` is empty",
+                "others can reach `{}` ({host}), and\n`routing.webTerminal.allowedHosts` is empty",
                 config.host
             ))
             .hint("list the names by which a browser may ask for it in `allowedHosts`"));
@@ -129,10 +139,14 @@ fn host_of(url: &str) -> Option<&str> {
     Some(parts(authority).0)
 }
 
-/// The address to listen on: as it is, or that of a network interface.
-fn address_of(host: &str) -> Result<IpAddr, Failure> {
-    if let Ok(address) = host.parse() {
-        return Ok(address);
+/// The address to listen on (`routing.webTerminal.host`): as it is, or that of a
+/// network interface.
+pub fn address_of(host: &str) -> Result<IpAddr, Failure> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(address.to_canonical());
+    }
+    if host.eq_ignore_ascii_case("localhost") {
+        return Ok(Ipv4Addr::LOCALHOST.into());
     }
     let key = "`routing.webTerminal.host`";
     let all = getifaddrs().map_err(|error| {

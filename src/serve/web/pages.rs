@@ -42,6 +42,8 @@ pub(super) fn routes(web: Arc<Web>) -> Router {
         .route("/", get(list))
         .route("/events", get(events::events))
         .route("/assets/{*path}", get(asset))
+        .route("/s/{slug}", get(session::with_slash))
+        .route("/v/{slug}", get(session::with_slash))
         .route("/s/{slug}/", get(session::type_to))
         .route("/s/{slug}/leave-mode", post(session::leave_mode))
         .route("/v/{slug}/", get(session::watch))

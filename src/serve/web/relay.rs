@@ -5,6 +5,9 @@
 //! browser: `0` and bytes are output. What else ttyd has is neither asked for nor
 //! passed on; the size is always the agent's own. Beside that there are text
 //! frames, each a [`Notice`] in JSON.
+//!
+//! Keys are not for ttyd, which takes none: they are read here, and the follower of
+//! `stage` types them into the agent's pane.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +21,15 @@ use axum::routing::get;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde::Serialize;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 
-use super::Web;
 use super::stage::{Place, StageError};
+use super::{MAX_VIEWERS, Web};
 use crate::base::failure::chain;
 use crate::base::ids::Slug;
 use crate::core::session::SessionStatus;
-use crate::host::tmux::Sight;
+use crate::core::typed::{Reader, Typed};
+use crate::host::tmux::{Cover, Sight};
 
 mod pace;
 mod upstream;
@@ -67,11 +71,12 @@ pub enum Notice {
         /// Lines.
         lines: u16,
     },
-    /// Whether keys are dropped because the pane is in a mode of tmux, or another
-    /// pane is in front of the agent's.
+    /// Whether keys are dropped, and why.
     Mode {
-        /// Whether they are dropped.
+        /// The pane is in a mode of tmux.
         in_mode: bool,
+        /// Another pane, or another window, is in front of the agent's.
+        behind: bool,
     },
     /// The session has ended; nothing more comes.
     Ended {
@@ -114,7 +119,8 @@ fn open(web: Arc<Web>, slug: &str, may_type: bool, upgrade: WebSocketUpgrade) ->
         return refused(StatusCode::BAD_REQUEST, "the subprotocol is `tty`");
     }
     let Ok(seat) = Arc::clone(&web.seats).try_acquire_owned() else {
-        return refused(StatusCode::SERVICE_UNAVAILABLE, "too many look on already");
+        let why = format!("{MAX_VIEWERS} look on already, and no more can: close a page");
+        return refused(StatusCode::SERVICE_UNAVAILABLE, &why);
     };
     upgrade
         .max_message_size(MAX_MESSAGE)
@@ -144,19 +150,25 @@ enum End {
 }
 
 type ToBrowser = SplitSink<WebSocket, Message>;
-type FromBrowser = SplitStream<WebSocket>;
+
+/// What comes from a browser.
+struct FromBrowser {
+    stream: SplitStream<WebSocket>,
+    may_type: bool,
+    pace: Pace,
+    reader: Reader,
+}
 
 async fn relay(web: &Arc<Web>, slug: &Slug, may_type: bool, socket: WebSocket) {
-    let (mut to_browser, mut from_browser) = socket.split();
-    let place = web.take_place(slug).await;
+    let (mut to_browser, stream) = socket.split();
+    let mut from_browser =
+        FromBrowser { stream, may_type, pace: Pace::new(), reader: Reader::default() };
+    let place = web.take_place(slug, may_type);
     let work = async {
-        let mut pace = Pace::new();
         let mut tries = 0;
         loop {
             let since = tokio::time::Instant::now();
-            let end =
-                stretch(web, &place, may_type, &mut to_browser, &mut from_browser, &mut pace).await;
-            match end {
+            match stretch(web, &place, &mut to_browser, &mut from_browser).await {
                 Ok(End::Ttyd) => {}
                 Ok(end) => return end,
                 Err(StageError::NoSession) => return End::Session(how_it_went(web, slug)),
@@ -189,7 +201,7 @@ async fn relay(web: &Arc<Web>, slug: &Slug, may_type: bool, socket: WebSocket) {
         let frame = CloseFrame { code, reason: reason.into() };
         let _ = to_browser.send(Message::Close(Some(frame))).await;
         // Until its own good-bye, or its end.
-        while let Some(Ok(_)) = from_browser.next().await {}
+        while let Some(Ok(_)) = from_browser.stream.next().await {}
     };
     let _ = tokio::time::timeout(CLOSES_WITHIN, goodbye).await;
 }
@@ -212,43 +224,32 @@ fn how_it_went(web: &Web, slug: &Slug) -> String {
 async fn stretch(
     web: &Web,
     place: &Place,
-    may_type: bool,
     to_browser: &mut ToBrowser,
     from_browser: &mut FromBrowser,
-    pace: &mut Pace,
 ) -> Result<End, StageError> {
-    let mut view = web.view(place, may_type).await?;
+    let mut view = web.view(place).await?;
     let first = view.sight.borrow_and_update().clone();
     let Ok(upstream) = Upstream::open(&view.socket, first.size).await else {
         return Ok(End::Ttyd);
     };
     let (input, output) = upstream.split();
-    let ttyd = Ttyd { input: Mutex::new(input), draws: watch::Sender::new(false) };
-    let keys = view.sight.clone();
+    let ttyd = Mutex::new(input);
+    let sight = view.sight.clone();
     Ok(tokio::select! {
-        end = up(from_browser, &ttyd, may_type, &keys, pace) => end,
+        end = up(from_browser, &ttyd, &view.keys, &sight) => end,
         end = down(output, &ttyd, to_browser, view.sight, first) => end,
     })
 }
 
-/// What both directions have of ttyd.
-struct Ttyd {
-    input: Mutex<Input>,
-    /// Whether it has written anything. Before that tmux has not taken the terminal,
-    /// and a key would go to nobody.
-    draws: watch::Sender<bool>,
-}
-
-/// From the browser to ttyd.
+/// From the browser to ttyd, and to the pane.
 async fn up(
     browser: &mut FromBrowser,
-    ttyd: &Ttyd,
-    may_type: bool,
+    ttyd: &Mutex<Input>,
+    keys: &mpsc::Sender<Vec<Typed>>,
     sight: &watch::Receiver<Sight>,
-    pace: &mut Pace,
 ) -> End {
     loop {
-        let next = tokio::time::timeout(SILENT_FOR, browser.next()).await;
+        let next = tokio::time::timeout(SILENT_FOR, browser.stream.next()).await;
         // Silent for too long, closed, or a frame that is too large.
         let Ok(Some(Ok(message))) = next else { return End::Browser };
         let data = match message {
@@ -257,20 +258,23 @@ async fn up(
             Message::Ping(_) | Message::Pong(_) => continue,
             Message::Close(_) => return End::Browser,
         };
-        pace.keep(data.len()).await;
-        let is_passed = match data.first() {
-            Some(b'0') => may_type && data.len() > 1 && !sight.borrow().is_covered,
-            Some(b'2' | b'3') => data.len() == 1,
+        browser.pace.keep(data.len()).await;
+        match data.split_first() {
+            Some((b'0', typed)) if browser.may_type => {
+                let typed = browser.reader.read(typed);
+                let is_open = sight.borrow().cover == Cover::Open;
+                if is_open && !typed.is_empty() && keys.send(typed).await.is_err() {
+                    return End::Ttyd;
+                }
+            }
+            Some((b'2' | b'3', [])) => {
+                if ttyd.lock().await.pass(data).await.is_err() {
+                    return End::Ttyd;
+                }
+            }
             // A hello, a size, or nothing that we know; and an empty frame, which ends
             // ttyd 1.7.7 and with it every viewer.
-            Some(_) | None => false,
-        };
-        if !is_passed {
-            continue;
-        }
-        let is_open = ttyd.draws.subscribe().wait_for(|draws| *draws).await.is_ok();
-        if !is_open || ttyd.input.lock().await.pass(data).await.is_err() {
-            return End::Ttyd;
+            Some(_) | None => {}
         }
     }
 }
@@ -278,7 +282,7 @@ async fn up(
 /// From ttyd, and of the session, to the browser.
 async fn down(
     mut ttyd: Output,
-    to_ttyd: &Ttyd,
+    to_ttyd: &Mutex<Input>,
     browser: &mut ToBrowser,
     mut sight: watch::Receiver<Sight>,
     first: Sight,
@@ -292,7 +296,6 @@ async fn down(
         return End::Browser;
     }
     let mut ends: Option<tokio::time::Instant> = None;
-    let mut is_followed = true;
     loop {
         if let Some(how) = &told.ended
             && ends.is_none()
@@ -309,7 +312,6 @@ async fn down(
         tokio::select! {
             data = ttyd.next() => match data {
                 Some(data) => {
-                    to_ttyd.draws.send_if_modified(|draws| !std::mem::replace(draws, true));
                     if say(browser, Message::Binary(data)).await.is_err() {
                         return End::Browser;
                     }
@@ -319,18 +321,20 @@ async fn down(
                     None => End::Ttyd,
                 },
             },
-            changed = sight.changed(), if is_followed => {
-                is_followed = changed.is_ok();
+            changed = sight.changed(), if ends.is_none() => {
+                if changed.is_err() {
+                    return End::Ttyd;
+                }
                 let new = sight.borrow_and_update().clone();
                 if new.size != told.size {
-                    if to_ttyd.input.lock().await.resize(new.size).await.is_err() {
+                    if to_ttyd.lock().await.resize(new.size).await.is_err() {
                         return End::Ttyd;
                     }
                     if say(browser, Notice::size(&new).message()).await.is_err() {
                         return End::Browser;
                     }
                 }
-                if new.is_covered != told.is_covered
+                if new.cover != told.cover
                     && say(browser, Notice::mode(&new).message()).await.is_err()
                 {
                     return End::Browser;
@@ -361,7 +365,7 @@ impl Notice {
     }
 
     fn mode(sight: &Sight) -> Self {
-        Self::Mode { in_mode: sight.is_covered }
+        Self::Mode { in_mode: sight.cover == Cover::Mode, behind: sight.cover == Cover::Behind }
     }
 
     fn message(&self) -> Message {

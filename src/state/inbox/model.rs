@@ -189,7 +189,7 @@ pub struct StoredDelivery {
     pub received_at: Timestamp,
     /// When it was last asked for: then it arrived, or a person or GitHub asked again.
     pub asked_at: Timestamp,
-    /// The JSON, byte for byte.
+    /// The JSON, byte for byte; empty where what is stored of it is damaged.
     pub body: Vec<u8>,
     /// Where it came from.
     pub kind: DeliveryKind,

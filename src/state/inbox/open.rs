@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("heads.sql"),
     include_str!("urgent.sql"),
     include_str!("own.sql"),
+    include_str!("packed.sql"),
 ];
 
 /// How long a reader or writer waits for another process that holds the lock.

@@ -15,6 +15,7 @@ use super::model::{
     Counts, DeliveryHistory, DeliveryKind, LogEnd, QueuedDelivery, RecordedStep, RouteAction,
     StoredDelivery, Summary, Waiting,
 };
+use super::packing::StoredBody;
 use super::{open, salvage};
 use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::core::event::CheckPull;
@@ -49,7 +50,7 @@ impl InboxReader {
     }
 
     /// Whether the file at the path is still the one that was opened.
-    pub(super) fn is_in_place(&self) -> bool {
+    pub fn is_in_place(&self) -> bool {
         self.file == identity(&self.path)
     }
 
@@ -69,11 +70,11 @@ impl InboxReader {
     pub fn to_route(&self, limit: usize) -> Result<Vec<StoredDelivery>, InboxError> {
         self.rows(
             "WITH next AS (
-                 SELECT d.seq, length(b.body) AS bytes
+                 SELECT d.seq, coalesce(b.size, length(b.body)) AS bytes
                  FROM deliveries d JOIN bodies b ON b.seq = d.seq
                  WHERE d.state = 'received' ORDER BY d.seq LIMIT ?1),
              sized AS (SELECT seq, bytes, sum(bytes) OVER (ORDER BY seq) AS total FROM next)
-             SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason,
+             SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason, b.size,
                     d.changed_at
              FROM sized s JOIN deliveries d ON d.seq = s.seq JOIN bodies b ON b.seq = s.seq
              WHERE s.total <= ?2 OR s.total = s.bytes ORDER BY d.seq",
@@ -118,7 +119,7 @@ impl InboxReader {
     /// The body of a delivery, while it is kept.
     pub fn stored(&self, id: &DeliveryId) -> Result<Option<StoredDelivery>, InboxError> {
         self.row(
-            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason,
+            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason, b.size,
                     d.changed_at
              FROM deliveries d JOIN bodies b ON b.seq = d.seq WHERE d.id = ?1",
             [id.as_str()],
@@ -378,11 +379,21 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredDelivery> {
         event: row.get(2)?,
         received_at: time(row, 3)?,
         kind: word(row, 4, DeliveryKind::parse)?,
-        body: row.get(5)?,
+        body: body(row, 5, 7)?,
         // What is decided about for the first time was stored, and no more.
         again: reason(row, 6)? != Reason::Stored,
-        asked_at: time(row, 7)?,
+        asked_at: time(row, 8)?,
     })
+}
+
+/// A body, byte for byte; empty where it is damaged, which no body that was taken
+/// in is.
+fn body(row: &Row<'_>, bytes: usize, size: usize) -> rusqlite::Result<Vec<u8>> {
+    let packed = StoredBody { bytes: row.get(bytes)?, size: row.get(size)? };
+    Ok(packed.unpack().unwrap_or_else(|error| {
+        tracing::error!(%error, "the inbox is damaged");
+        Vec::new()
+    }))
 }
 
 fn queued(row: &Row<'_>) -> rusqlite::Result<QueuedDelivery> {

@@ -2,6 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::model::About;
+use super::packing::StoredBody;
 use crate::core::outcome::{Reason, State};
 
 /// How many steps a delivery that is still under way may have. One that waits
@@ -11,7 +13,8 @@ const MAX_STEPS: i64 = 200;
 /// Sets where a delivery stands and appends it to the log. The same decision
 /// again changes nothing: a delivery may wait for days, and is asked about
 /// every second. After [`MAX_STEPS`] the last step is replaced, except by one
-/// that ends it.
+/// that ends it. What the delivery is about is put down with it, because writing to
+/// a row once costs half of writing to it twice.
 pub(super) fn set_state(
     connection: &Connection,
     seq: i64,
@@ -19,6 +22,7 @@ pub(super) fn set_state(
     state: State,
     reason: Reason,
     detail: Option<&str>,
+    about: Option<&About>,
 ) -> rusqlite::Result<()> {
     let last: Option<(i64, String, String, Option<String>)> = connection
         .prepare_cached(
@@ -34,7 +38,7 @@ pub(super) fn set_state(
             && last_reason == reason.as_str()
             && last_detail.as_deref() == detail
         {
-            return Ok(());
+            return about.map_or(Ok(()), |about| set_about(connection, seq, about));
         }
         if step >= MAX_STEPS && !state.is_final() {
             connection
@@ -43,14 +47,57 @@ pub(super) fn set_state(
         }
     }
     let begun = state == State::Injecting && !was_injecting;
+    let (state_text, reason_text) = (state.as_str(), reason.as_str());
+    match about {
+        None => connection
+            .prepare_cached(
+                "UPDATE deliveries SET state = ?2, reason = ?3, changed_at = ?4,
+                     attempts = attempts + ?5
+                 WHERE seq = ?1",
+            )?
+            .execute(params![seq, state_text, reason_text, now, begun])?,
+        Some(about) => {
+            let About { item, own, url, .. } = about;
+            connection
+                .prepare_cached(
+                    "UPDATE deliveries SET state = ?2, reason = ?3, changed_at = ?4,
+                         attempts = attempts + ?5, item = coalesce(?6, item),
+                         slug = coalesce(?7, slug), url = coalesce(?8, url), own = ?9
+                     WHERE seq = ?1",
+                )?
+                .execute(params![
+                    seq,
+                    state_text,
+                    reason_text,
+                    now,
+                    begun,
+                    item.as_ref().map(ToString::to_string),
+                    item.as_ref().map(|item| item.slug().to_string()),
+                    url,
+                    own.as_ref().map(|own| own.slug().to_string()),
+                ])?
+        }
+    };
+    append(connection, seq, now, state, reason, detail)
+}
+
+/// Sets what a delivery is about.
+pub(super) fn set_about(connection: &Connection, seq: i64, about: &About) -> rusqlite::Result<()> {
+    let About { item, own, url, .. } = about;
     connection
         .prepare_cached(
-            "UPDATE deliveries SET state = ?2, reason = ?3, changed_at = ?4,
-                 attempts = attempts + ?5
+            "UPDATE deliveries SET item = coalesce(?2, item), slug = coalesce(?3, slug),
+                 url = coalesce(?4, url), own = ?5
              WHERE seq = ?1",
         )?
-        .execute(params![seq, state.as_str(), reason.as_str(), now, begun])?;
-    append(connection, seq, now, state, reason, detail)
+        .execute(params![
+            seq,
+            item.as_ref().map(ToString::to_string),
+            item.as_ref().map(|item| item.slug().to_string()),
+            url,
+            own.as_ref().map(|own| own.slug().to_string()),
+        ])
+        .map(drop)
 }
 
 /// Appends a step to the log.
@@ -72,9 +119,13 @@ pub(super) fn append(
 }
 
 /// Keeps a body that is not there yet.
-pub(super) fn put_body(connection: &Connection, seq: i64, body: &[u8]) -> rusqlite::Result<()> {
+pub(super) fn put_body(
+    connection: &Connection,
+    seq: i64,
+    body: &StoredBody,
+) -> rusqlite::Result<()> {
     connection
-        .prepare_cached("INSERT OR IGNORE INTO bodies (seq, body) VALUES (?1, ?2)")?
-        .execute(params![seq, body])
+        .prepare_cached("INSERT OR IGNORE INTO bodies (seq, body, size) VALUES (?1, ?2, ?3)")?
+        .execute(params![seq, body.bytes, body.size])
         .map(drop)
 }

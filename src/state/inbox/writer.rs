@@ -2,6 +2,7 @@
 //! transaction, and with it the price of one sync; each is answered only after
 //! the commit.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,8 +13,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::error::InboxError;
 use super::model::{About, Accepted, DeliveryKind, Keep, NewDelivery, Replayed, Step};
+use super::packing::StoredBody;
 use super::prune;
-use super::steps::{append, put_body, set_state};
+use super::steps::{append, put_body, set_about, set_state};
 use crate::base::checkpoint::Checkpoint;
 use crate::base::ids::DeliveryId;
 use crate::core::outcome::{Reason, State};
@@ -28,7 +30,7 @@ const BATCH: usize = 256;
 #[derive(Debug)]
 pub(super) enum Change {
     /// A delivery that arrived, and who is told.
-    Accept(NewDelivery, i64, Option<Arc<Notify>>),
+    Accept(Arrived, i64, Option<Arc<Notify>>),
     /// Decisions, all or none.
     Record(Vec<Step>, Vec<About>, i64),
     /// A delivery is to be routed again.
@@ -40,6 +42,22 @@ pub(super) enum Change {
     /// From now on the file may have this many pages.
     #[cfg(feature = "test-fakes")]
     LimitPages(u32),
+}
+
+/// A delivery as it goes into the file.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    id: DeliveryId,
+    event: String,
+    body: StoredBody,
+    kind: DeliveryKind,
+}
+
+impl From<NewDelivery> for Arrived {
+    fn from(new: NewDelivery) -> Self {
+        let NewDelivery { id, event, body, kind } = new;
+        Self { id, event, body: StoredBody::pack(body), kind }
+    }
 }
 
 /// What came of a change.
@@ -225,7 +243,7 @@ fn apply(connection: &Connection, path: &Path, change: &Change) -> rusqlite::Res
     }
 }
 
-fn accept(connection: &Connection, new: &NewDelivery, now: i64) -> rusqlite::Result<Accepted> {
+fn accept(connection: &Connection, new: &Arrived, now: i64) -> rusqlite::Result<Accepted> {
     let inserted = connection
         .prepare_cached(
             "INSERT INTO deliveries (id, kind, event, received_at, state, reason, changed_at)
@@ -297,7 +315,7 @@ fn route_again(
 ) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM routes WHERE seq = ?1", [seq])?;
     connection.execute("UPDATE deliveries SET attempts = 0 WHERE seq = ?1", [seq])?;
-    set_state(connection, seq, now, State::Received, reason, None)
+    set_state(connection, seq, now, State::Received, reason, None, None)
 }
 
 fn record(
@@ -309,8 +327,11 @@ fn record(
 ) -> rusqlite::Result<Answer> {
     // Every delivery is looked up before anything is written: the others in
     // this transaction must not suffer from one that is unknown.
-    let mut seqs = Vec::new();
+    let mut seqs: HashMap<&DeliveryId, i64> = HashMap::new();
     for id in steps.iter().map(|step| &step.delivery).chain(about.iter().map(|a| &a.delivery)) {
+        if seqs.contains_key(id) {
+            continue;
+        }
         let seq: Option<i64> = connection
             .prepare_cached("SELECT seq FROM deliveries WHERE id = ?1")?
             .query_row([id.as_str()], |row| row.get(0))
@@ -319,9 +340,12 @@ fn record(
             let path = path.to_path_buf();
             return Ok(Err(InboxError::UnknownDelivery { path, id: id.clone() }));
         };
-        seqs.push(seq);
+        seqs.insert(id, seq);
     }
-    for (step, &seq) in steps.iter().zip(&seqs) {
+    let mut with_a_step: HashMap<&DeliveryId, &About> =
+        about.iter().map(|about| (&about.delivery, about)).collect();
+    for step in steps {
+        let seq = seqs[&step.delivery];
         if let Some(route) = &step.route {
             connection
                 .prepare_cached(
@@ -344,22 +368,13 @@ fn record(
                     .execute(params![seq, url])?;
             }
         }
-        set_state(connection, seq, now, step.state, step.reason, step.detail.as_deref())?;
+        let about = with_a_step.remove(&step.delivery);
+        set_state(connection, seq, now, step.state, step.reason, step.detail.as_deref(), about)?;
     }
-    for (about, &seq) in about.iter().zip(&seqs[steps.len()..]) {
-        connection
-            .prepare_cached(
-                "UPDATE deliveries SET item = coalesce(?2, item), slug = coalesce(?3, slug),
-                     url = coalesce(?4, url), own = ?5
-                 WHERE seq = ?1",
-            )?
-            .execute(params![
-                seq,
-                about.item.as_ref().map(ToString::to_string),
-                about.item.as_ref().map(|item| item.slug().to_string()),
-                about.url,
-                about.own.as_ref().map(|own| own.slug().to_string()),
-            ])?;
+    for (id, about) in with_a_step {
+        set_about(connection, seqs[id], about)?;
+    }
+    for about in about {
         if let Some((sha, pull)) = &about.head {
             connection
                 .prepare_cached(

@@ -8,10 +8,14 @@ use serde_json::json;
 
 use super::stage::{Client, SESSION, SESSION_PANE, Stage};
 use crate::support::payload;
+use crate::web_client::{Terminal, Web};
 
 /// A stage with a session that took its first event.
 async fn stage() -> Stage {
-    let mut stage = Stage::new(&json!({}));
+    begun(Stage::new(&json!({}))).await
+}
+
+async fn begun(mut stage: Stage) -> Stage {
     stage.start().await;
     let labeled = payload::labeled("o/r", 1, "alice");
     assert_eq!(stage.world.post("e-0", "issues", &labeled).await, 202);
@@ -77,9 +81,9 @@ async fn a_spectator_who_holds_a_key_down_delays_nothing() {
 
 /// One who types holds the event until they rest; what they typed is put aside,
 /// and back afterwards.
-async fn holds_the_event(stage: &Stage, typist: &Client) {
+async fn holds_the_event(stage: &Stage, mut types: impl AsyncFnMut(&str)) {
     for n in 0..5 {
-        typist.keys(&["-l", &format!("({n})")]);
+        types(&format!("({n})")).await;
         if n == 0 {
             comment(stage, "e-1").await;
         }
@@ -98,7 +102,7 @@ async fn one_who_types_holds_the_event() {
     let stage = stage().await;
     let typist = Client::new(100, 30);
     typist.attach(&stage.world, &["attach", "-t", SESSION]).await;
-    holds_the_event(&stage, &typist).await;
+    holds_the_event(&stage, async |text| typist.keys(&["-l", text])).await;
 }
 
 #[tokio::test]
@@ -106,7 +110,18 @@ async fn one_who_types_through_a_grouped_session_holds_the_event() {
     let stage = stage().await;
     let typist = Client::new(100, 30);
     typist.attach(&stage.world, &["new-session", "-s", "mine", "-t", SESSION]).await;
-    holds_the_event(&stage, &typist).await;
+    holds_the_event(&stage, async |text| typist.keys(&["-l", text])).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_types_through_a_browser_holds_the_event() {
+    let stage = begun(Stage::with_web(&json!({}))).await;
+    let host = Web::host(&stage.world);
+    let origin = format!("http://{host}");
+    let head = [("Origin", origin.as_str()), ("Sec-WebSocket-Protocol", "tty")];
+    let mut browser = Terminal::open(&host, "/s/o+r+1/ws", &head).await.unwrap();
+    browser.shows("shortcuts").await;
+    holds_the_event(&stage, async |text| browser.types(text.as_bytes()).await).await;
 }
 
 #[tokio::test]

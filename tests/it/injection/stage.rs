@@ -111,6 +111,18 @@ impl Stage {
         Self { world, client: Client::new(120, 40) }
     }
 
+    /// The same, and browsers can come.
+    pub fn with_web(script: &Value) -> Self {
+        let stage = Self::new(script);
+        let config = std::fs::read_to_string(stage.world.config()).unwrap();
+        let ttyd = crate::web_client::ttyd_path();
+        let tools = format!("tools:\n  ttyd:\n    path: {}\n", ttyd.display());
+        let web = "rateLimit: 0\n  webTerminal:\n    enabled: true\n    port: 0\n";
+        let config = config.replacen("tools:\n", &tools, 1).replacen("rateLimit: 0\n", web, 1);
+        std::fs::write(stage.world.config(), config).unwrap();
+        stage
+    }
+
     /// Starts the receiver; `THE_LOOP_LOG` reaches it, for the one who looks for a
     /// fault: `the_loop=trace` tells each look and each step.
     pub async fn start(&mut self) {

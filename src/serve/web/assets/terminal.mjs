@@ -13,6 +13,8 @@ const { slug, place } = frame.dataset;
 const types = place === "s";
 const connection = document.getElementById("connection");
 const modeNotice = document.getElementById("mode");
+const behindNotice = document.getElementById("behind");
+const keysRow = document.getElementById("keys");
 const endedNotice = document.getElementById("ended");
 const bright = matchMedia("(prefers-color-scheme: light)");
 
@@ -50,6 +52,7 @@ const socket = new Socket(`/${place}/${slug}/ws`, {
   closed() {
     if (!socket.isOver) say("reconnecting…");
     modeNotice.hidden = true;
+    behindNotice.hidden = true;
   },
   output(bytes, drawn) {
     terminal.write(bytes, () => {
@@ -61,7 +64,10 @@ const socket = new Socket(`/${place}/${slug}/ws`, {
   },
   notice(notice) {
     if (notice.kind === "size") resize(notice.columns, notice.lines);
-    if (notice.kind === "mode") modeNotice.hidden = !notice.inMode;
+    if (notice.kind === "mode") {
+      modeNotice.hidden = !notice.inMode;
+      behindNotice.hidden = !notice.behind;
+    }
     if (notice.kind === "ended") end(notice.how);
   },
 });
@@ -84,10 +90,13 @@ function end(how) {
   document.getElementById("how").textContent = how;
   endedNotice.hidden = false;
   modeNotice.hidden = true;
+  behindNotice.hidden = true;
+  if (keysRow) keysRow.hidden = true;
+  facts();
 }
 
 if (types) {
-  const withControl = keyRow(document.getElementById("keys"), terminal);
+  const withControl = keyRow(keysRow, terminal);
   terminal.onData((text) => socket.keys(withControl(text)));
   terminal.onBinary((text) => socket.bytes(Uint8Array.from(text, (c) => c.charCodeAt(0))));
   terminal.attachCustomKeyEventHandler((event) => {
@@ -112,6 +121,9 @@ let session = null;
 let clockOffset = 0;
 
 function facts() {
+  // How it ended is said; what it was before that is no more.
+  document.getElementById("state").hidden = socket.isOver;
+  document.getElementById("facts").hidden = socket.isOver;
   if (!session) return;
   const since = session.since === null ? "" : `for ${ago(session.since, Date.now() + clockOffset)}`;
   document.getElementById("state").textContent = session.state;
@@ -134,6 +146,7 @@ follow(
         session = now;
         if (revived) {
           endedNotice.hidden = true;
+          if (keysRow) keysRow.hidden = false;
           socket.open();
         }
       }

@@ -180,14 +180,13 @@ impl Board {
                 Err(error) => tracing::warn!(error = %chain(&error), "tmux cannot be asked"),
             }
         }
-        let mut audiences = parts.tmux.audiences().await.unwrap_or_default();
         records
             .iter()
             .map(|(slug, record)| {
                 let waiting = waiting.get(slug).map_or(0, |waiting| waiting.count);
                 let before = before.get(slug);
                 let mut shown = shown(record, seen.remove(slug), waiting);
-                let browsers = audiences.remove(&parts.tmux.viewers_name(slug)).unwrap_or_default();
+                let browsers = self.web.audience(slug);
                 (shown.typing, shown.watching) = (browsers.typing, browsers.watching);
                 shown.since = match before {
                     Some(before) if before.state == shown.state || before.is_recorded => {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::Pages;
 use super::board::is_web_address;
@@ -32,6 +32,19 @@ pub(super) async fn type_to(pages: State<Arc<Pages>>, slug: Path<String>) -> Res
 /// `GET /v/{slug}/`.
 pub(super) async fn watch(pages: State<Arc<Pages>>, slug: Path<String>) -> Response {
     page(pages, slug, Mode::Watch).await
+}
+
+/// `GET /s/{slug}` and `GET /v/{slug}`: the page is at the same with a `/`.
+pub(super) async fn with_slash(
+    State(pages): State<Arc<Pages>>,
+    Path(slug): Path<String>,
+    uri: Uri,
+) -> Response {
+    match pages.record(&slug) {
+        // As it was asked for, which is a path of ours and no address.
+        Ok(_) => Redirect::permanent(&format!("{}/", uri.path())).into_response(),
+        Err(answer) => *answer,
+    }
 }
 
 async fn page(State(pages): State<Arc<Pages>>, Path(slug): Path<String>, mode: Mode) -> Response {
@@ -207,7 +220,10 @@ fn terminal(pages: &Pages, record: &SessionRecord, mode: Mode) -> Response {
     let _ = writeln!(
         body,
         "<p id=\"mode\" class=\"notice\" role=\"status\" hidden>Somebody scrolls in this \
-         terminal, or shows another pane: keys do not reach the agent. {leave}</p>\n\
+         terminal: keys do not reach the agent. {leave}</p>\n\
+         <p id=\"behind\" class=\"notice\" role=\"status\" hidden>Another pane or window is \
+         shown: keys do not reach the agent until somebody at a terminal shows its own \
+         again.</p>\n\
          <p id=\"ended\" class=\"notice\" role=\"alert\" hidden><span id=\"how\"></span> \
          <a href=\"/v/{slug}/history\">What it has shown</a></p>\n\
          <main id=\"frame\" data-slug=\"{slug}\" data-place=\"{place}\" \
