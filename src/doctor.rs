@@ -13,6 +13,7 @@ pub mod checks;
 pub mod finding;
 pub mod host;
 pub mod install;
+mod lack;
 mod listener;
 mod named;
 mod narrow;

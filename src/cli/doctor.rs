@@ -1,6 +1,8 @@
 //! `the-loop doctor`: examines this host, or installs a pinned tool.
 
 mod bundle;
+mod fix;
+mod hide;
 pub(crate) mod managed;
 pub(crate) mod notes;
 mod project;
@@ -18,19 +20,17 @@ use super::json::render;
 use super::setup::Loaded;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
-use crate::base::process::Household;
+use crate::base::process::{Household, shell_word};
 use crate::base::terminal::table;
 use crate::base::text::{visible, visible_lines};
 use crate::core::config::{Config, RunnerKind, Tools};
 use crate::core::harness::{Harnesses, Program};
 use crate::core::platform::Remedy;
 use crate::doctor::catalogue::{CHECKS, is_known};
-use crate::doctor::install::Progress as _;
-use crate::doctor::repair::{Repair, Workshop};
 use crate::doctor::{self, Finding, Needs, Project, Report, Request, Severity};
 
+use fix::{Tried, fix};
 use managed::Wanted;
-use notes::Notes;
 pub(crate) use project::project_of;
 
 /// The exit code of a program that was interrupted.
@@ -219,15 +219,18 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
         asked.about_config = bundle::masked(asked.about_config);
     }
     let mut report = asked.check_up(context, dirs, &args.only).await;
+    let mut is_left = false;
     if args.fix {
-        let mut tried = Vec::new();
+        let mut tried = Tried::default();
         // What was put right can show the next thing to do, as a mode does.
         while fix(context, dirs, args, &report, &mut tried).await? {
             report = asked.check_up(context, dirs, &args.only).await;
         }
+        is_left = report.give_up(&tried.failed);
     }
     if args.report {
-        let text = bundle::text(context, &report, asked.config.as_ref(), asked.place.as_deref());
+        let text =
+            bundle::text(context, &mut report, asked.config.as_ref(), asked.place.as_deref());
         context.printer.out().write_all(text.as_bytes())?;
     } else if args.json {
         context.printer.data(&render(&report.to_json()))?;
@@ -235,55 +238,10 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
         context.printer.out().write_all(report.render(context.printer.is_verbose()).as_bytes())?;
     }
     // After a repair it is the second look that counts: what was not fixed is there.
-    Ok(ExitCode::from(report.exit_code()))
-}
-
-/// Shows every repair that was not tried yet, and makes it unless only a look was
-/// asked for. Says whether a further look is due.
-async fn fix(
-    context: &Context,
-    dirs: &Dirs,
-    args: &Args,
-    report: &Report,
-    tried: &mut Vec<Repair>,
-) -> Result<bool, Failure> {
-    let mut repairs: Vec<_> =
-        report.findings().iter().filter_map(|found| found.fix.as_ref()).collect();
-    repairs.sort_by_key(|repair| !repair.is_first());
-    let is_first_look = tried.is_empty();
-    repairs.retain(|repair| {
-        !tried.contains(repair) && {
-            tried.push((*repair).clone());
-            true
-        }
-    });
-    if repairs.is_empty() {
-        if is_first_look {
-            context.printer.note("there is nothing that the-loop could fix");
-        }
-        return Ok(false);
-    }
-    let source = managed::source(context, args.offline.as_deref())?;
-    let progress = Notes::new(context);
-    let workshop = Workshop {
-        env: &context.env,
-        dirs,
-        host: report.host(),
-        source: &source,
-        progress: &progress,
-    };
-    for repair in repairs {
-        let what = repair.describe();
-        if args.dry_run {
-            progress.say(&format!("would {what}"));
-            continue;
-        }
-        progress.say(&format!("fixing: {what}"));
-        if let Err(error) = workshop.make(repair).await {
-            progress.say(&format!("not fixed: {}", error.told()));
-        }
-    }
-    Ok(!args.dry_run)
+    Ok(ExitCode::from(match report.exit_code() {
+        0 if is_left => Kind::Failed.exit_code(),
+        code => code,
+    }))
 }
 
 /// What is needed, and what is configured.
@@ -338,6 +296,7 @@ impl Asked {
         .await;
         report.push(self.about_config.clone());
         report.narrow(only);
+        report.advise(|text| context.with_config(text));
         report
     }
 }
@@ -350,22 +309,46 @@ fn about_config(context: &Context, loaded: &Result<Loaded, Failure>) -> Finding 
             Finding::new(id, Severity::Ok, format!("the configuration has no fault: {file}"))
         }
         Err(_) if !context.has_config() => {
-            Finding::new(id, Severity::Note, "there is no configuration here")
-                .remedy(Remedy::command("the-loop init"))
+            let place = context.env.cwd().join(".the-loop");
+            let remedy = if place.exists() && !place.is_dir() {
+                let word = shell_word(&place.to_string_lossy());
+                Remedy::command(format!("mv {word} {word}.away && the-loop init"))
+            } else {
+                Remedy::command("the-loop init")
+            };
+            Finding::new(id, Severity::Note, "there is no configuration here").remedy(remedy)
         }
         Err(failure) => {
             let text = visible_lines(&failure.to_string());
-            let mut lines = text.lines();
-            let what = lines.next().unwrap_or_default().to_owned();
+            let mut lines = text.lines().peekable();
+            let mut what = lines.next().unwrap_or_default().to_owned();
+            // Broken only to fit a terminal: here the report breaks its lines.
+            while let Some(more) =
+                lines.next_if(|line| line.starts_with("  ") && !line.contains(" |"))
+            {
+                what.push(' ');
+                what.push_str(more.trim_start());
+            }
             let mut finding = Finding::new(id, Severity::Error, what);
             finding.evidence = lines.map(ToOwned::to_owned).collect();
             if let Some(source) = failure.source() {
                 finding.evidence.push(visible(&chain(source)));
             }
-            let hints = failure.hints().join("; ");
-            if hints.is_empty() { finding } else { finding.remedy(Remedy::note(hints)) }
+            let (commands, notes): (Vec<_>, Vec<_>) =
+                failure.hints().iter().cloned().partition(|hint| is_command(hint));
+            let note = (!notes.is_empty()).then(|| notes.join("; "));
+            if note.is_none() && commands.is_empty() {
+                return finding;
+            }
+            finding.remedy(Remedy { commands, note })
         }
     }
+}
+
+/// Whether a hint is nothing but a command that changes who may do what.
+fn is_command(hint: &str) -> bool {
+    let programs = ["chmod ", "chown ", "sudo ", "doas ", "su "];
+    programs.iter().any(|program| hint.starts_with(program))
 }
 
 /// What a configuration enables.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use self::ask::{ask, words};
-use self::files::{IGNORED, add_to_ignored, stays_in, write};
+use self::files::{IGNORED, add_to_ignored, is_no_folder, stays_in, write};
 use self::found::Found;
 use super::Context;
 use super::doctor::needs_of;
@@ -182,6 +182,7 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         stays_in(&root, &file)?;
     }
     let shown = visible(&file.display().to_string());
+    is_no_folder(&file)?;
     let made = if is_there(&file) && !dangles(&file) && !args.force {
         None
     } else {

@@ -1,12 +1,14 @@
 //! What a command needs before it can begin: the configuration and the places
 //! of its state.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::Context;
 use crate::base::dirs::Dirs;
 use crate::base::failure::Failure;
 use crate::base::files::lock::is_held;
+use crate::base::process::shell_word;
 use crate::core::config::Config;
 use crate::state::config_file::{self, ReadError};
 use crate::state::in_use::{ClaimError, User};
@@ -220,9 +222,22 @@ pub(super) fn failure(error: ReadError, why: &str) -> Failure {
         }
         ReadError::Io { path, source } => {
             let message = format!("could not read the configuration `{}`", path.display());
-            Failure::failed(message).because(source)
+            let failure = Failure::failed(message).because(source);
+            match opens(&path) {
+                Some(command) => failure.hint(command),
+                None => failure,
+            }
         }
     }
+}
+
+/// What lets this user read a file of its own again.
+fn opens(path: &Path) -> Option<String> {
+    let meta = fs_err::metadata(path).ok()?;
+    let own = rustix::process::geteuid().as_raw();
+    let is_shut = rustix::fs::access(path, rustix::fs::Access::READ_OK).is_err();
+    (meta.uid() == own && is_shut)
+        .then(|| format!("chmod u+r {}", shell_word(&path.to_string_lossy())))
 }
 
 #[cfg(test)]

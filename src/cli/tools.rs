@@ -16,12 +16,46 @@ impl Context {
     /// Where a person sees why a tool cannot be used: the doctor, looking at the
     /// same configuration.
     pub(crate) fn says_why(&self, check: &str) -> String {
-        let config = self.config.as_ref().map(|path| {
-            format!(" --config {}", shell_word(&self.absolute(path).to_string_lossy()))
-        });
-        format!("`the-loop doctor --only {check}{}` says why", config.unwrap_or_default())
+        self.with_config(&format!("`the-loop doctor --only {check}` says why"))
+    }
+
+    /// A text whose commands of this program look at the configuration that the
+    /// command line names, be they given from another directory.
+    pub(crate) fn with_config(&self, text: &str) -> String {
+        let Some(path) = &self.config else { return text.to_owned() };
+        let option = format!(" --config {}", shell_word(&self.absolute(path).to_string_lossy()));
+        commands_with(text, &option)
     }
 }
+
+/// Adds an option to each command of this program: behind the name of the command,
+/// and before a first option.
+fn commands_with(text: &str, option: &str) -> String {
+    const PROGRAM: &str = "the-loop ";
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(PROGRAM) {
+        let (before, command) = rest.split_at(at);
+        out.push_str(before);
+        let (words, behind) = command.split_at(command.find('`').unwrap_or(command.len()));
+        let is_begun = out.is_empty() || out.ends_with(['`', ';']) || out.ends_with("&& ");
+        let name = words[PROGRAM.len()..].split([' ', '-', '`']).next().unwrap_or_default();
+        if is_begun && COMMANDS.contains(&name) && !words.contains(" --config ") {
+            let end = [" -", " |", "; ", " &&"].iter().filter_map(|end| words.find(end)).min();
+            let (head, tail) = words.split_at(end.unwrap_or(words.len()));
+            let option_of = [head, option, tail].concat();
+            out.push_str(&option_of);
+        } else {
+            out.push_str(words);
+        }
+        rest = behind;
+    }
+    out + rest
+}
+
+/// How the names of the commands begin that read a configuration.
+const COMMANDS: &[&str] =
+    &["doctor", "gh", "sessions", "web", "events", "config", "service", "init"];
 
 /// The server of the sessions, and the client that understands it.
 pub(crate) async fn server_of(
@@ -66,4 +100,23 @@ pub(crate) async fn tmux(context: &Context, loaded: &Loaded) -> Result<Tmux, Fai
     server_of(tool, context, &loaded.config, &loaded.paths).await.map_err(|finding| {
         Failure::refused(format!("tmux cannot be worked with\n{}", finding.told().trim_end()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_in_a_text_carries_the_configuration_and_a_sentence_does_not() {
+        for (text, said) in [
+            ("the-loop doctor --fix --only x", "the-loop doctor -F --fix --only x"),
+            ("the-loop gh-webhook stop", "the-loop gh-webhook stop -F"),
+            ("run `the-loop doctor --only disk` here", "run `the-loop doctor -F --only disk` here"),
+            ("then `the-loop init`, twice", "then `the-loop init -F`, twice"),
+            ("where the-loop doctor is run", "where the-loop doctor is run"),
+            ("the-loop is not there", "the-loop is not there"),
+        ] {
+            assert_eq!(commands_with(text, " -F"), said);
+        }
+    }
 }

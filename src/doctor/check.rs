@@ -8,6 +8,7 @@ use fs_err as fs;
 
 use super::Needs;
 use super::finding::{Finding, Severity};
+use super::lack;
 use super::path::{self, Judge};
 use super::probe::QUARANTINE;
 use super::repair::Repair;
@@ -46,12 +47,11 @@ pub(super) fn findings(
 /// where nothing can be run, or written.
 fn offer_no_install(finding: &mut Finding, obstacle: &str) {
     let Some(remedy) = &mut finding.remedy else { return };
-    let before = remedy.commands.len();
-    remedy.commands.retain(|command| !command.starts_with(INSTALL));
-    if remedy.commands.len() < before {
+    let own = remedy.commands.iter().position(|command| command.starts_with(INSTALL));
+    if let Some(own) = own.map(|at| remedy.commands.remove(at)) {
         let note = format!(
             "where the-loop would install it {obstacle}: set THE_LOOP_HOME to a directory where \
-             that can be, then `the-loop doctor --install`"
+             that can be, then `{own}`"
         );
         remedy.note = Some(match remedy.note.take() {
             Some(said) => format!("{said}; {note}"),
@@ -112,6 +112,36 @@ fn about_chosen(resolution: &Resolution, tool: &Tool, host: &Host, needs: &Needs
     findings
 }
 
+/// Whether a program that is sound came to nothing: what it is run on is at fault.
+/// A build of ours was compared with its pin before it was run.
+fn is_sound(lost: &Lost) -> bool {
+    lost.origin == Origin::Managed
+        && matches!(
+            lost.why,
+            Trouble::Failed { .. }
+                | Trouble::Hung { .. }
+                | Trouble::Misbehaved { .. }
+                | Trouble::NoVersion { .. }
+        )
+}
+
+/// What helps where the host lacks what every program needs.
+fn of_host(lost: &Lost) -> Option<Remedy> {
+    let came_to_nothing = matches!(
+        lost.why,
+        Trouble::Failed { .. } | Trouble::Hung { .. } | Trouble::Misbehaved { .. }
+    );
+    let lack = lack::of_host().filter(|_| came_to_nothing);
+    lack.map(Remedy::note).or_else(|| {
+        is_sound(lost).then(|| {
+            Remedy::note(
+                "its bytes are those that were installed: it is this host that it does not work \
+                 on, and installing it again would change nothing",
+            )
+        })
+    })
+}
+
 fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
     let id = resolution.id;
     let name = id.as_str();
@@ -135,6 +165,7 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
         Trouble::Untrusted { .. } => Judge::of_places().open(&first.path),
         _ => Vec::new(),
     };
+    let at_fault = of_host(first);
     let shown = path_text(&first.path);
     let place = if configured { format!("`tools.{name}.path` {shown}") } else { shown };
     Finding {
@@ -145,6 +176,7 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
         what: format!("{name}: {place} {}", first.why),
         evidence: resolution.lost.iter().skip(1).map(evidence).collect(),
         remedy: Some(match first.origin {
+            _ if at_fault.is_some() => at_fault.clone().unwrap_or_default(),
             _ if open.is_empty() => remedy_for_trouble(id, first, host),
             // What is this user's own is closed; else another one is needed.
             Origin::System => {
@@ -157,6 +189,7 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
             _ => path::remedy(&open),
         }),
         fix: match path::closable(&open) {
+            _ if at_fault.is_some() => None,
             own if !own.is_empty() && first.origin != Origin::System => Some(Repair::Close(own)),
             _ if first.origin != Origin::System && (configured || !open.is_empty()) => None,
             _ => install(id, host, needs, managed_version(id, first, host)),

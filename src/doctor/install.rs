@@ -23,11 +23,11 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-pub use self::advice::{END_IT, advice};
+pub use self::advice::{advice, removal_advice};
 pub use self::error::InstallError;
 use self::error::file_error;
 use self::fetch::Fetched;
-pub use self::fetch::pick;
+pub use self::fetch::{is_missing, pick, said_of};
 use self::source::Source;
 use self::store::{Installed, Receipt, Store, WorkDir};
 use super::path::{self, Judge};

@@ -1,8 +1,8 @@
 //! The doctor as the last step of a set-up: silent when all is well, else it says
 //! what is missing and offers each install that would help.
 
+use super::install::Progress;
 use super::install::source::Source;
-use super::install::{Progress, pick};
 use super::repair::{Repair, Workshop};
 use super::{Request, examine};
 use crate::base::failure::chain;
@@ -25,6 +25,7 @@ pub async fn offer_installs(
         Ok(source) => source,
         Err(error) => {
             progress.say(&format!("nothing can be installed so: {}", chain(&error)));
+            error.of_source().iter().for_each(|hint| progress.say(&format!("hint: {hint}")));
             return false;
         }
     };
@@ -32,11 +33,14 @@ pub async fn offer_installs(
     let mut is_changed = false;
     for repair in report.findings().iter().filter_map(|found| found.fix.as_ref()) {
         let Repair::Install { id, version } = repair else { continue };
-        let picked = pick(*id, report.host(), Some(version), &source, progress);
-        let version = picked.map_or(version.as_str(), |pin| pin.version.as_str());
-        let repair = &Repair::Install { id: *id, version: version.to_owned() };
+        let wanted = Repair::Install { id: *id, version: version.clone() };
+        let repair = &workshop.meant(&wanted);
+        let Repair::Install { version, .. } = repair else { continue };
         if !ask(&format!("Install {} {version} into a directory of the-loop's own?", id.as_str())) {
             continue;
+        }
+        if let Some(said) = workshop.differs(&wanted, repair) {
+            progress.say(&said);
         }
         match workshop.make(repair).await {
             Ok(()) => is_changed = true,

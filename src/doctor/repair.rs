@@ -12,8 +12,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::install::source::Source;
-use super::install::store::Store;
-use super::install::{InstallError, Progress, advice, install, pick};
+use super::install::store::{Installed, Store};
+use super::install::{InstallError, Progress, advice, install, is_missing, pick, said_of};
 use super::tool::ToolId;
 use super::{agents, terminfo};
 use crate::base::dirs::Dirs;
@@ -108,6 +108,15 @@ impl Repair {
 }
 
 impl Repair {
+    /// The repair without the directories that another closes, which are then
+    /// among them; none when nothing is left of it.
+    pub fn without(self, closed: &mut Vec<PathBuf>) -> Option<Self> {
+        let Self::Close(mut paths) = self else { return Some(self) };
+        paths.retain(|path| !closed.contains(path));
+        closed.extend(paths.iter().cloned());
+        (!paths.is_empty()).then_some(Self::Close(paths))
+    }
+
     /// Whether others build on it: an install is made in a place that is closed.
     pub fn is_first(&self) -> bool {
         matches!(self, Self::Private(_) | Self::Close(_) | Self::MakeDir(_))
@@ -183,6 +192,36 @@ pub struct Workshop<'a> {
 }
 
 impl Workshop<'_> {
+    /// The repair as it will be made: the build that is where builds come from.
+    pub fn meant(&self, repair: &Repair) -> Repair {
+        let Repair::Install { id, version } = repair else { return repair.clone() };
+        let version = match pick(*id, self.host, Some(version), self.source) {
+            Ok(pin) => pin.version.clone(),
+            Err(_) => version.clone(),
+        };
+        Repair::Install { id: *id, version }
+    }
+
+    /// What to say where that is another build than the one of choice.
+    pub fn differs(&self, found: &Repair, meant: &Repair) -> Option<String> {
+        match (found, meant) {
+            (Repair::Install { id, version }, Repair::Install { version: taken, .. }) => {
+                said_of(*id, version, taken, self.source)
+            }
+            _ => None,
+        }
+    }
+
+    /// What is known to keep a repair from being made.
+    pub fn hindrance(&self, repair: &Repair) -> Option<String> {
+        let Repair::Install { id, version } = repair else { return None };
+        let pin = id.data().pin_for(self.host, Some(version)).ok()?;
+        let why = is_missing(self.source, pin)?;
+        let hints = advice(id.as_str(), pin, self.source, 0, &why);
+        let told = visible(&chain(&why));
+        Some(hints.iter().fold(told, |told, hint| format!("{told}\nhint: {hint}")))
+    }
+
     /// Makes a repair.
     pub async fn make(&self, repair: &Repair) -> Result<(), RepairError> {
         match repair {
@@ -213,14 +252,19 @@ impl Workshop<'_> {
     }
 
     async fn install(&self, id: ToolId, version: &str) -> Result<(), RepairError> {
-        let picked = pick(id, self.host, Some(version), self.source, self.progress);
+        let picked = id.data().pin_for(self.host, Some(version));
         let pin = picked.map_err(|error| RepairError::LeftAlone {
             path: id.as_str().into(),
             why: error.to_string(),
         })?;
         let store = Store::new(self.dirs);
         let done = install(self.env, id, pin, &store, self.source, self.progress).await;
-        done.map(drop).map_err(|source| {
+        let done = done.map(|done| {
+            let Installed { version, path } = done.installed;
+            let name = id.as_str();
+            self.progress.say(&format!("installed {name} {version}: {}", path_text(&path)));
+        });
+        done.map_err(|source| {
             let kept = store.kept(id, pin);
             let hints = advice(id.as_str(), pin, self.source, kept, &source);
             RepairError::Install { tool: id.as_str(), source: Box::new(source), hints }
@@ -303,6 +347,15 @@ fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), Repa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_closed_once() {
+        let close = |paths: &[&str]| Repair::Close(paths.iter().map(PathBuf::from).collect());
+        let mut closed = Vec::new();
+        assert_eq!(close(&["/a", "/b"]).without(&mut closed), Some(close(&["/a", "/b"])));
+        assert_eq!(close(&["/b", "/c"]).without(&mut closed), Some(close(&["/c"])));
+        assert_eq!(close(&["/a"]).without(&mut closed), None);
+    }
 
     #[test]
     fn every_number_stays_as_it_is_written() {

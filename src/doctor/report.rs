@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::finding::{Finding, Severity};
+use super::repair::Repair;
 use super::resolve::Resolution;
 use super::tool::{Tool, ToolId};
 use crate::base::text::{count, push_wrapped};
@@ -169,6 +170,44 @@ impl Finding {
 }
 
 impl Report {
+    /// Gives what is advised in other words.
+    pub fn advise(&mut self, reword: impl Fn(&str) -> String) {
+        for remedy in self.findings.iter_mut().filter_map(|it| it.remedy.as_mut()) {
+            let texts = remedy.commands.iter_mut().chain(&mut remedy.note);
+            texts.for_each(|text| *text = reword(text));
+        }
+    }
+
+    /// Advises no repair again that was just tried in vain. Says whether there is
+    /// such a one.
+    pub fn give_up(&mut self, failed: &[Repair]) -> bool {
+        let mut is_left = false;
+        for finding in &mut self.findings {
+            let Some(repair) = finding.fix.take_if(|repair| failed.contains(repair)) else {
+                continue;
+            };
+            is_left = true;
+            let remedy = finding.remedy.get_or_insert_default();
+            remedy.commands.retain(|command| !command.contains(" --fix"));
+            let tried = format!("--fix tried to {} in vain", repair.describe());
+            remedy.note = Some(match remedy.note.take() {
+                Some(note) => format!("{tried}; {note}"),
+                None => tried,
+            });
+        }
+        is_left
+    }
+
+    /// Says everything in other words.
+    pub fn reword(&mut self, reword: impl Fn(&str) -> String) {
+        for finding in &mut self.findings {
+            let remedy = finding.remedy.iter_mut();
+            let remedy = remedy.flat_map(|it| it.commands.iter_mut().chain(&mut it.note));
+            let texts = finding.evidence.iter_mut().chain([&mut finding.what]).chain(remedy);
+            texts.for_each(|text| *text = reword(text));
+        }
+    }
+
     /// Adds a finding that somebody above made.
     pub fn push(&mut self, finding: Finding) {
         self.findings.push(finding);

@@ -41,7 +41,7 @@ pub(super) async fn take_lock(lock: &Path, control: &Path) -> Result<LockFile, F
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_lock_that_is_only_looked_at_is_waited_for_and_a_held_one_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (lock, control) = (dir.path().join("lock"), dir.path().join("control"));
@@ -49,11 +49,11 @@ mod tests {
         first.describe("pid 1").unwrap();
         let refused = take_lock(&lock, &control).await.unwrap_err().to_string();
         assert_eq!(refused, "another receiver runs with this configuration (pid 1)");
-        let look = tokio::spawn(async move {
-            tokio::time::sleep(LOCK_WITHIN / 2).await;
+        let look = async {
+            tokio::time::sleep(LOCK_WITHIN / 4).await;
             drop(first);
-        });
-        take_lock(&lock, &control).await.unwrap();
-        look.await.unwrap();
+        };
+        let (taken, ()) = tokio::join!(take_lock(&lock, &control), look);
+        taken.unwrap();
     }
 }

@@ -137,6 +137,7 @@ fn an_install_that_could_not_be_written_is_not_offered() {
     assert!(!found["remedy"]["commands"].to_string().contains("--install"), "{found}");
     let note = found["remedy"]["note"].as_str().unwrap();
     assert!(note.contains("nothing can be written: set THE_LOOP_HOME"), "{found}");
+    assert!(note.ends_with("then `the-loop doctor --install ttyd`"), "{found}");
     assert!(found["fix"].is_null(), "{found}");
 }
 

@@ -467,7 +467,7 @@ async fn one_that_waits_says_for_whom() {
     let store = Store::new(&place.dirs(path));
     install(&place.env(path), ToolId::Tmux, &pin, &store, &source, &said).await.unwrap();
     let said = said.said.0.into_inner().unwrap();
-    assert_eq!(said[0], "waiting for pid 42, which is installing tmux");
+    assert_eq!(said[0], "waiting for pid 42, at work in the folder of tmux");
 }
 
 #[test]
@@ -482,7 +482,7 @@ fn an_install_that_waits_can_be_interrupted() {
         place.command("/usr/bin:/bin", &args).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "waiting for another process, which is installing ttyd\n");
+    assert_eq!(line, "waiting for another process, at work in the folder of ttyd\n");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));

@@ -606,7 +606,7 @@ fn without_home_it_does_not_fall_over() {
 #[tokio::test]
 async fn a_directory_where_a_file_is_expected_is_cleared_or_named() {
     let (file, pin) = build("3.9");
-    for name in ["current", "3.9/tmux", "3.9/receipt.json", ".work-x", ".partial-x"] {
+    for name in ["3.9/tmux", "3.9/receipt.json", ".work-x", ".partial-x"] {
         let place = Place::new();
         let name = name.replace(".partial-x", &format!(".partial-{}", pin.sha256));
         std::fs::create_dir_all(tools(&place).join(&name).join("deep")).unwrap();
@@ -615,6 +615,14 @@ async fn a_directory_where_a_file_is_expected_is_cleared_or_named() {
         assert_eq!(names(&tools(&place)), [".lock", "3.9", "current"], "{name}");
         assert_eq!(mode(&tools(&place).join("current/tmux")), 0o755);
     }
+    // Whose it is, is not known.
+    let place = Place::new();
+    std::fs::create_dir_all(tools(&place).join("current/deep")).unwrap();
+    let error = install_it(&place, &pin, &folder(&place, &pin, &file)).await.unwrap_err();
+    assert!(chain(&error).contains("tmux/current"), "{}", chain(&error));
+    assert!(tools(&place).join("current/deep").is_dir());
+    std::fs::remove_dir(tools(&place).join("current/deep")).unwrap();
+    install_it(&place, &pin, &folder(&place, &pin, &file)).await.unwrap();
     let place = Place::new();
     std::fs::create_dir_all(tools(&place).join(".lock")).unwrap();
     let error = install_it(&place, &pin, &folder(&place, &pin, &file)).await.unwrap_err();

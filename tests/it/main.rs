@@ -20,6 +20,7 @@ mod disk_full;
 mod doctor;
 mod doctor_host;
 mod doctor_others;
+mod doctor_report;
 mod doctor_trust;
 mod events;
 mod git_server;

@@ -128,7 +128,7 @@ async fn a_persons_hooks_do_not_run_for_a_browser() {
     let world = configured("");
     let mark = world.home.join("mark");
     let hooks = ["client-attached", "client-session-changed", "client-resized"];
-    let conf: String = hooks
+    let conf = hooks
         .iter()
         .map(|hook| {
             format!(
@@ -136,7 +136,8 @@ async fn a_persons_hooks_do_not_run_for_a_browser() {
                 mark.display()
             )
         })
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     std::fs::write(world.home.join(".tmux.conf"), conf).unwrap();
     let web = Web::of(world).await;
     let (_, file) = web.recorder("o/r#1").await;

@@ -10,13 +10,16 @@ use super::Context;
 use super::notes::Notes;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
+use crate::base::files::lock::is_held;
 use crate::base::terminal::table;
 use crate::base::text::{path_text, push_wrapped, visible};
 use crate::cli::json::render;
 use crate::core::platform::Host;
+use crate::doctor::install::Progress as _;
 use crate::doctor::install::source::Source;
 use crate::doctor::install::store::Store;
-use crate::doctor::install::{END_IT, InstallError, advice, install, pick};
+use crate::doctor::install::versions::A_THE_LOOP;
+use crate::doctor::install::{InstallError, advice, install, pick, removal_advice, said_of};
 use crate::doctor::{ToolId, host};
 
 /// The width of what people read.
@@ -63,8 +66,11 @@ fn installable() -> Vec<ToolId> {
 
 /// Where builds come from.
 pub(super) fn source(context: &Context, offline: Option<&Path>) -> Result<Source, Failure> {
-    Source::choose(&context.env, offline)
-        .map_err(|error| Failure::new(Kind::Usage, "nothing can be installed so").because(error))
+    Source::choose(&context.env, offline).map_err(|error| {
+        let hint = error.of_source();
+        let failure = Failure::new(Kind::Usage, "nothing can be installed so").because(error);
+        hint.into_iter().fold(failure, Failure::hint)
+    })
 }
 
 /// Installs.
@@ -163,7 +169,13 @@ async fn install_one(
     let progress = Notes::new(context);
     let pin = match &wanted.version {
         Some(version) => data.pin_for(host, Some(version)),
-        None => pick(wanted.id, host, None, source, &progress),
+        None => pick(wanted.id, host, None, source).inspect(|taken| {
+            let first = data.pin_for(host, None).map_or("", |first| first.version.as_str());
+            let said = said_of(wanted.id, first, &taken.version, source);
+            if let Some(said) = &said {
+                progress.say(said);
+            }
+        }),
     };
     let pin = pin.map_err(|error| {
         let remedy = crate::core::platform::remedy_for(data, host);
@@ -176,6 +188,7 @@ async fn install_one(
             let what = format!("could not install {name} {}", pin.version);
             hints
                 .into_iter()
+                .chain(ends(context, &error))
                 .fold(Failure::failed(what).because(visible(&chain(&error))), Failure::hint)
         })?;
     let path = done.installed.path.to_string_lossy();
@@ -189,6 +202,14 @@ async fn install_one(
             "wasThere": done.was_there,
         }),
     })
+}
+
+/// What ends the use of a build, where it is our receiver that uses it.
+fn ends(context: &Context, error: &InstallError) -> Option<String> {
+    let InstallError::InUse { holder, .. } = error else { return None };
+    let loaded = context.load_own().ok()?;
+    let is_ours = holder == A_THE_LOOP && is_held(&loaded.paths.lock());
+    is_ours.then(|| context.with_config("the-loop gh-webhook stop"))
 }
 
 /// Takes managed tools away.
@@ -220,10 +241,8 @@ pub(super) async fn uninstall_all(
             Err(error) => {
                 let failure = Failure::refused(format!("{wanted} was not removed"))
                     .because(visible(&chain(&error)));
-                let failure = match error {
-                    InstallError::InUse { .. } => failure.hint(END_IT),
-                    _ => failure.hint("`the-loop doctor --list` shows what is installed"),
-                };
+                let hints = removal_advice(&error).into_iter().chain(ends(context, &error));
+                let failure = hints.fold(failure, Failure::hint);
                 failures.push((wanted, failure));
             }
         }

@@ -119,9 +119,10 @@ pub(super) fn follow(
                     for step in
                         history.steps.get(shown..).unwrap_or_default().iter().filter(is_shown)
                     {
-                        let text = match args.json {
-                            true => as_json(&history.delivery, step)?,
-                            false => as_text(&history.delivery, step),
+                        let text = if args.json {
+                            as_json(&history.delivery, step)?
+                        } else {
+                            as_text(&history.delivery, step)
                         };
                         context.printer.data(&text)?;
                     }

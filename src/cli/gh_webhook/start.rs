@@ -220,7 +220,7 @@ async fn check(
             match &webhook.secret_file {
                 Some(_) => failure,
                 None => failure
-                    .hint(doctor::secret_export(&variable_shown(&webhook.secret_env)))
+                    .hint(doctor::secret_export(variable_shown(&webhook.secret_env)))
                     .hint("and give GitHub the same"),
             }
         })?)

@@ -31,6 +31,16 @@ pub(super) fn stays_in(root: &Path, file: &Path) -> Result<(), Failure> {
     Err(Failure::refused(text).hint("remove the link; or name the file with `--config FILE`"))
 }
 
+/// Refuses a folder at the place of the configuration.
+pub(super) fn is_no_folder(file: &Path) -> Result<(), Failure> {
+    if !file.is_dir() {
+        return Ok(());
+    }
+    let shown = visible(&file.display().to_string());
+    Err(Failure::refused(format!("`{shown}` is a folder, and no configuration"))
+        .hint("move it away, and `init` writes one"))
+}
+
 /// Writes the configuration; `false` when one is there. By force it is written over,
 /// and what was there is kept beside it.
 pub(super) fn write(file: &Path, text: &str, force: bool) -> Result<bool, Failure> {

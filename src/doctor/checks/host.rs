@@ -16,7 +16,9 @@ pub(super) fn path(scene: &Scene) -> Vec<Finding> {
     let judge = Judge::new(&scene.env);
     let mut entries = Vec::new();
     let mut programs = Vec::new();
+    let mut closable = false;
     for (dir, why) in path::judged(&scene.env) {
+        closable |= why.is_some() && dir.is_absolute();
         let shown = path_text(&dir);
         match why {
             Some(why) if shown.is_empty() => entries.push(format!("(an empty entry): {why}")),
@@ -35,7 +37,11 @@ pub(super) fn path(scene: &Scene) -> Vec<Finding> {
         }
         (false, _) => (
             "entries of PATH are ignored, for others could put a program there",
-            "take them out of PATH, or take the right to write from others",
+            if closable {
+                "take them out of PATH, or take the right to write from others"
+            } else {
+                "take them out of PATH: only absolute directories are looked into"
+            },
         ),
         (true, false) => (
             "programs on PATH are ignored, for others could change them",
@@ -104,16 +110,47 @@ fn descriptions(scene: &Scene) -> Finding {
     }
 }
 
+/// What raises the limit. Beyond the hard one only root gives more.
+fn more_descriptors(hard: Option<u64>) -> Remedy {
+    let wanted = DESCRIPTORS * 4;
+    let low = hard.filter(|hard| *hard < wanted);
+    let Some(hard) = low else { return Remedy::command(format!("ulimit -n {wanted}")) };
+    let remedy = match hard {
+        DESCRIPTORS.. => Remedy::command(format!("ulimit -n {hard}")),
+        _ => Remedy::default(),
+    };
+    let note = format!(
+        "more than {hard} takes root: a line `* hard nofile {wanted}` in \
+         /etc/security/limits.conf, then a new login; for a service LimitNOFILE={wanted}"
+    );
+    Remedy { note: Some(note), ..remedy }
+}
+
 pub(super) fn limits(_: &Scene) -> Vec<Finding> {
     let id = "limits.descriptors";
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let (limit, hard) = (limits.current, limits.maximum);
     vec![match limit {
         Some(limit) if limit < DESCRIPTORS => {
             let what = format!("only {limit} files can be open at once");
-            Finding::new(id, Severity::Warning, what)
-                .remedy(Remedy::command(format!("ulimit -n {}", DESCRIPTORS * 4)))
+            Finding::new(id, Severity::Warning, what).remedy(more_descriptors(hard))
         }
         Some(limit) => Finding::new(id, Severity::Ok, format!("{limit} files can be open at once")),
         None => Finding::new(id, Severity::Ok, "any number of files can be open at once"),
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_the_hard_limit_takes_root() {
+        assert_eq!(more_descriptors(None).commands, ["ulimit -n 4096"]);
+        assert_eq!(more_descriptors(Some(4096)).note, None);
+        let some = more_descriptors(Some(2048));
+        assert_eq!(some.commands, ["ulimit -n 2048"]);
+        assert!(some.note.unwrap().contains("limits.conf"));
+        assert!(more_descriptors(Some(20)).commands.is_empty());
+    }
 }

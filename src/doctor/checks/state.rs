@@ -34,7 +34,7 @@ pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
     }
     let Some(file) = &scene.project.secret_file else {
         let what = format!("the webhook has no secret here: {name} is not set");
-        let command = secret_export(&name);
+        let command = secret_export(name);
         return vec![Finding::new(id, Severity::Warning, what).remedy(Remedy::command(command))];
     };
     let shown = path_text(file);

@@ -35,7 +35,12 @@ pub fn advice(
             remedy.commands.iter().chain(&remedy.note).cloned().fold(advice, Advice::hint)
         }
         InstallError::NotInFolder { .. } => advice.hint(format!("get it from {url}")),
-        InstallError::Folder { .. } => advice
+        InstallError::Unreadable { path, cause } | InstallError::Folder { folder: path, cause }
+            if cause.kind() == ErrorKind::PermissionDenied =>
+        {
+            advice.hint(readable(path))
+        }
+        InstallError::Folder { .. } | InstallError::Unreadable { .. } => advice
             .hint(format!("name a directory that holds {}", pin.file_name()))
             .hint(format!("get it from {url}")),
         InstallError::TooLarge { .. } => advice.hint(UNCHANGED),
@@ -90,6 +95,9 @@ pub fn advice(
         InstallError::Download { .. } if mirror.is_some() => {
             advice.hint(format!("is THE_LOOP_MIRROR right? Then {again}")).hint(elsewhere)
         }
+        InstallError::Status { .. } if mirror.is_some() => advice
+            .hint(format!("the mirror is at fault: {again}, or unset THE_LOOP_MIRROR"))
+            .hint(elsewhere),
         InstallError::Download { .. }
         | InstallError::Status { .. }
         | InstallError::TooManyTries { .. } => {
@@ -98,18 +106,73 @@ pub fn advice(
         InstallError::DoesNotRun { why, .. } if matches!(**why, Trouble::Denied) => {
             advice.hint("set THE_LOOP_HOME to a directory from which programs can be run")
         }
-        InstallError::File { path, cause } => match (cause.kind(), obstacle(path)) {
-            (ErrorKind::NotADirectory | ErrorKind::AlreadyExists, Some(at)) => {
-                advice.hint(format!("move it away: {}", away(&at)))
-            }
-            (ErrorKind::StorageFull | ErrorKind::QuotaExceeded, _) => {
-                let dir = path.parent().unwrap_or(path).to_string_lossy().into_owned();
-                advice.hint(format!("make room: df -h {}", shell_word(&dir)))
-            }
-            (kind, _) => advice.hint(blocked(path, kind)),
-        },
+        InstallError::File { path, cause } => advice.hint(of_file(path, cause.kind(), ELSEWHERE)),
         InstallError::InUse { .. } => advice.hint(END_IT),
-        InstallError::Lock { source: LockError::Held { holder, .. }, .. } => {
+        InstallError::Lock { source, .. } => of_lock(advice, source, ELSEWHERE),
+        _ => advice,
+    };
+    advice.0
+}
+
+/// The same after a build that was to be removed.
+pub fn removal_advice(error: &InstallError) -> Vec<String> {
+    let by_its_owner = "only that user, or root, can remove it";
+    let advice = Advice::default();
+    let advice = match error {
+        InstallError::InUse { .. } => advice.hint(END_IT),
+        InstallError::UseUnknown { .. } => {
+            advice.hint("mount /proc (mount -t proc proc /proc), then run it again")
+        }
+        InstallError::File { path, cause } => {
+            advice.hint(of_file(path, cause.kind(), by_its_owner))
+        }
+        InstallError::Lock { source, .. } => of_lock(advice, source, by_its_owner),
+        _ => advice.hint("`the-loop doctor --list` shows what is installed"),
+    };
+    advice.0
+}
+
+/// What helps where a file of ours could not be made, read or moved.
+fn of_file(path: &Path, kind: ErrorKind, elsewhere: &str) -> String {
+    match (kind, obstacle(path)) {
+        (ErrorKind::NotADirectory | ErrorKind::AlreadyExists, Some(at)) => {
+            format!("move it away: {}", away(&at))
+        }
+        (ErrorKind::DirectoryNotEmpty, _) => format!("move it away: {}", away(path)),
+        (ErrorKind::StorageFull | ErrorKind::QuotaExceeded, _) => {
+            // A work directory went with what failed.
+            let dir = path.ancestors().find(|at| at.is_dir()).unwrap_or(path);
+            let what = if has_no_inodes(dir) { "-i" } else { "-h" };
+            format!("make room: df {what} {}", shell_word(&dir.to_string_lossy()))
+        }
+        (kind, _) => blocked(path, kind, elsewhere),
+    }
+}
+
+/// Whether it is the number of files that a file system has no room for.
+fn has_no_inodes(dir: &Path) -> bool {
+    rustix::fs::statvfs(dir).is_ok_and(|it| it.f_files > 0 && it.f_favail == 0)
+}
+
+/// What lets this user read a file or look into a directory.
+fn readable(path: &Path) -> String {
+    let own = rustix::process::geteuid().as_raw();
+    let meta = fs_err::metadata(path);
+    let shown = path.to_string_lossy();
+    match meta {
+        Ok(meta) if meta.uid() == own && meta.is_dir() => {
+            format!("make it readable: chmod u+rx {}", shell_word(&shown))
+        }
+        Ok(meta) if meta.uid() == own => {
+            format!("make it readable: chmod u+r {}", shell_word(&shown))
+        }
+        _ => "give this user the right to read it, or name another directory".to_owned(),
+    }
+}
+
+fn of_lock(advice: Advice, error: &LockError, elsewhere: &str) -> Advice {
+    match error {
+        LockError::Held { holder, .. } => {
             let end = holder.strip_prefix("pid ").map(|pid| format!("kill {pid}"));
             advice
                 .hint(match end {
@@ -118,15 +181,13 @@ pub fn advice(
                 })
                 .hint("then run it again: nothing that it fetched is lost")
         }
-        InstallError::Lock { source: LockError::Io { path, source }, .. } => match odd(path) {
+        LockError::Io { path, source } => match odd(path) {
             Some(remove) => {
                 advice.hint(format!("remove it: {remove} {}", shell_word(&path.to_string_lossy())))
             }
-            None => advice.hint(blocked(path, source.kind())),
+            None => advice.hint(of_file(path, source.kind(), elsewhere)),
         },
-        _ => advice,
-    };
-    advice.0
+    }
 }
 
 /// Lines that grow.
@@ -142,12 +203,14 @@ impl Advice {
 
 const UNCHANGED: &str = "nothing was changed: what was fetched is thrown away";
 
+/// What helps where this user may not install.
+const ELSEWHERE: &str = "set THE_LOOP_HOME to a directory of yours";
+
 /// What to do about something that is being used.
-pub const END_IT: &str = "end what uses it, then run it again";
+const END_IT: &str = "end what uses it, then run it again";
 
 /// What helps where a file could not be made, read or moved.
-fn blocked(path: &Path, kind: ErrorKind) -> String {
-    let elsewhere = "set THE_LOOP_HOME to a directory of yours";
+fn blocked(path: &Path, kind: ErrorKind, elsewhere: &str) -> String {
     // What is not there was to be made in what is above it.
     let there = path.ancestors().find_map(|at| Some((at, fs_err::symlink_metadata(at).ok()?)));
     let own = rustix::process::geteuid().as_raw();
@@ -195,7 +258,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let shown = dir.path().display();
         let missing = dir.path().join("a/b");
-        let told = |path: &Path, kind| blocked(path, kind);
+        let told = |path: &Path, kind| blocked(path, kind, ELSEWHERE);
         assert_eq!(told(&missing, ErrorKind::PermissionDenied), format!("chmod u+rwX {shown}"));
         let place = "set THE_LOOP_HOME to a directory of yours";
         let read_only = format!("the file system there is read-only: {place}");
@@ -209,6 +272,33 @@ mod tests {
             let told = told(&file, ErrorKind::PermissionDenied);
             assert_eq!(told, format!("{shown}/file belongs to the user 1: {place}"));
         }
+    }
+
+    #[test]
+    fn a_source_and_a_full_disk_are_told_with_what_helps_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a file");
+        fs_err::write(&file, "").unwrap();
+        let pin = &ToolId::Tmux.data().pins[0];
+        let told = |error: InstallError| advice("tmux", pin, &Source::Upstream, 0, &error);
+        let cause = || std::io::Error::from(ErrorKind::PermissionDenied);
+        let shut = told(InstallError::Unreadable { path: file.clone(), cause: cause() });
+        assert_eq!(shut, [format!("make it readable: chmod u+r '{}'", file.display())]);
+        let shut = told(InstallError::Folder { folder: dir.path().into(), cause: cause() });
+        assert_eq!(shut, [format!("make it readable: chmod u+rx {}", dir.path().display())]);
+        let path = dir.path().join(".work-gone/3.7c/tmux");
+        let full = InstallError::File { path, cause: ErrorKind::StorageFull.into() };
+        assert_eq!(told(full), [format!("make room: df -h {}", dir.path().display())]);
+    }
+
+    #[test]
+    fn a_removal_is_not_told_to_go_elsewhere() {
+        let cause = ErrorKind::PermissionDenied.into();
+        let refused = InstallError::File { path: "/proc/1/x".into(), cause };
+        let told = removal_advice(&refused);
+        assert!(!told[0].contains("THE_LOOP_HOME"), "{told:?}");
+        let missing = InstallError::NotInstalled { tool: "tmux", version: String::new() };
+        assert!(removal_advice(&missing)[0].contains("--list"));
     }
 
     #[test]

@@ -120,6 +120,14 @@ pub enum InstallError {
         /// Why.
         cause: io::Error,
     },
+    /// The file that is to be taken cannot be read.
+    #[error("`{}` cannot be taken: {}", path.display(), bare(cause))]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
     /// The value of `THE_LOOP_MIRROR` is no URL.
     #[error("THE_LOOP_MIRROR is not a URL of a mirror (https://… or file:///…)")]
     BadMirror,
@@ -164,6 +172,12 @@ pub enum InstallError {
         version: String,
         /// Who uses it.
         holder: String,
+    },
+    /// Nobody can tell whether something that is to be taken away is being used.
+    #[error("whether {tool} is in use cannot be known: /proc is not there")]
+    UseUnknown {
+        /// The tool.
+        tool: &'static str,
     },
     /// There is no such managed version.
     #[error("{} is not installed by the-loop", format!("{tool} {version}").trim_end())]
@@ -219,6 +233,19 @@ pub enum InstallError {
     },
 }
 
+impl InstallError {
+    /// What to do where builds cannot come from what was named.
+    pub fn of_source(&self) -> Option<&'static str> {
+        match self {
+            Self::BadMirror | Self::InsecureUrl { .. } => {
+                Some("set it to https://HOST/PATH, or unset THE_LOOP_MIRROR")
+            }
+            Self::BadTimeout { .. } => Some("unset THE_LOOP_DOWNLOAD_TIMEOUT, or give it a number"),
+            _ => None,
+        }
+    }
+}
+
 /// Wraps the error of a file operation.
 pub(super) fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> InstallError {
     let path = path.into();
@@ -229,5 +256,5 @@ pub(super) fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> 
 fn of_file(path: &Path, cause: &io::Error) -> String {
     let (path, cause) = (path.display().to_string(), cause.to_string());
     let plain = plain(&cause);
-    if cause.contains(&path) { plain.to_owned() } else { format!("`{path}`: {plain}") }
+    if plain.contains(&path) { plain.to_owned() } else { format!("`{path}`: {plain}") }
 }

@@ -53,7 +53,8 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
             let from = found.display().to_string();
             make_way(&file)?;
             let mut target = Hashing::new(create(&file)?, SIZE_LIMIT);
-            let mut original = fs::File::open(&found).map_err(file_error(&found))?;
+            let mut original = fs::File::open(&found)
+                .map_err(|cause| InstallError::Unreadable { path: found.clone(), cause })?;
             copy(&mut original, &mut target).map_err(|error| match error.kind() {
                 io::ErrorKind::FileTooLarge => InstallError::TooLarge {
                     from: from.clone(),
@@ -70,13 +71,12 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
 
 /// The build to install: of the wanted version, or the one of choice. Where the
 /// folder that builds are taken from has no file for it, and has one for another
-/// pinned version, that one is taken, and it is said.
+/// pinned version, it is that one: [`said_of`] tells.
 pub fn pick(
     id: ToolId,
     host: &Host,
     wanted: Option<&str>,
     source: &Source,
-    progress: &dyn Progress,
 ) -> Result<&'static Pin, NoPin> {
     let first = id.data().pin_for(host, wanted)?;
     let Source::Folder(folder) = source else { return Ok(first) };
@@ -85,17 +85,22 @@ pub fn pick(
     if has(first) {
         return Ok(first);
     }
-    let Some(other) = id.data().pins_for(host).into_iter().find(|pin| has(pin)) else {
-        return Ok(first);
-    };
-    let name = id.as_str();
-    progress.say(&format!(
-        "{} has no file of {name} {}, but one of {name} {}: taking that",
-        path_text(folder),
-        first.version,
-        other.version
-    ));
-    Ok(other)
+    Ok(id.data().pins_for(host).into_iter().find(|pin| has(pin)).unwrap_or(first))
+}
+
+/// What to say when another build is taken than the one that was wanted.
+pub fn said_of(id: ToolId, wanted: &str, taken: &str, source: &Source) -> Option<String> {
+    let Source::Folder(folder) = source else { return None };
+    let (name, folder) = (id.as_str(), path_text(folder));
+    (wanted != taken).then(|| {
+        format!("{folder} has no file of {name} {wanted}, but one of {name} {taken}: taking that")
+    })
+}
+
+/// Why a build cannot be taken out of the folder that builds come from.
+pub fn is_missing(source: &Source, pin: &Pin) -> Option<InstallError> {
+    let Source::Folder(folder) = source else { return None };
+    locate(folder, pin).err()
 }
 
 /// Finds the file in a folder: any whose digest is pinned, the one with the

@@ -130,7 +130,12 @@ impl Store {
                 _ => {}
             }
         }
-        None
+        let versions = fs::read_dir(self.tool_dir(id)).into_iter().flatten().flatten();
+        versions.map(|entry| entry.path()).find_map(|dir| {
+            Version::parse(dir.file_name()?.to_str()?)?;
+            let error = fs::metadata(dir.join(".")).err()?;
+            (error.kind() == std::io::ErrorKind::PermissionDenied).then_some((dir, error))
+        })
     }
 
     /// The build of this pin, when it is there and its bytes are the right ones.
@@ -179,7 +184,10 @@ impl Store {
 
     /// Why nothing can be installed where this store is, or is to be, if so.
     pub(in crate::doctor) fn obstacle(&self) -> Option<&'static str> {
-        let there = self.root.ancestors().find(|dir| dir.is_dir())?;
+        let there = self.root.ancestors().find(|dir| fs::metadata(dir).is_ok())?;
+        if !there.is_dir() {
+            return Some("a file is in the way");
+        }
         let flags = rustix::fs::statvfs(there).ok()?.f_flag;
         if flags.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
             Some("nothing can be run (noexec)")
@@ -210,7 +218,8 @@ impl Store {
                 Err(LockError::Held { holder, .. }) if start.elapsed() < LOCK_DEADLINE => {
                     let name = id.as_str();
                     if told.is_none() {
-                        progress.say(&format!("waiting for {holder}, which is installing {name}"));
+                        progress
+                            .say(&format!("waiting for {holder}, at work in the folder of {name}"));
                         told = Some(start);
                     } else if told.is_some_and(|told| told.elapsed() > LOCK_AGAIN) {
                         let waited = start.elapsed().as_secs();
@@ -346,7 +355,8 @@ impl Store {
         fs_err::os::unix::fs::symlink(version, &made).map_err(file_error(&made))?;
         // Something that is no link cannot be renamed over.
         if fs::symlink_metadata(&link).is_ok_and(|there| there.is_dir()) {
-            fs::rename(&link, work.aside(CURRENT)).map_err(file_error(&link))?;
+            // Nobody knows whose what is in it is.
+            fs::remove_dir(&link).map_err(file_error(&link))?;
         }
         fs::rename(&made, &link).map_err(file_error(&link))?;
         fs::File::open(&dir).and_then(|dir| dir.sync_all()).map_err(file_error(&dir))

@@ -1,7 +1,7 @@
 //! Takes the one program out of an archive. Nothing else in an archive is ever
 //! written: no path of it is used, no link followed, no second member accepted.
 
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use flate2::read::GzDecoder;
@@ -53,7 +53,11 @@ pub(super) fn one_member(
         if entry.size() > SIZE_LIMIT {
             return Err(wrong(format!("holds a file larger than {SIZE_LIMIT} bytes")));
         }
-        digest = Some(place(entry, target).map_err(unreadable)?);
+        digest = Some(place(entry, target).map_err(|error| match error.kind() {
+            // It is not the archive that has no room.
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => file_error(target)(error),
+            _ => unreadable(error),
+        })?);
     }
     digest.ok_or_else(|| wrong("is empty".to_owned()))
 }

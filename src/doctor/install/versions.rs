@@ -11,6 +11,9 @@ use super::store::{Installed, RECEIPT, Store, WorkDir};
 use super::{InstallError, Progress, file_error};
 use crate::doctor::tool::ToolId;
 
+/// Who uses a version that nobody runs just now.
+pub const A_THE_LOOP: &str = "a running the-loop";
+
 /// Keeps a version from being pruned or removed while this value lives. The
 /// kernel lets it go with the process.
 pub(in crate::doctor) type Hold = Arc<std::fs::File>;
@@ -31,7 +34,7 @@ pub(super) fn holder_of(dir: &Path, id: ToolId) -> Option<String> {
     }
     let (receipt, _) = fs::File::open(dir.join(RECEIPT)).ok()?.into_parts();
     match receipt.try_lock() {
-        Err(TryLockError::WouldBlock) => Some("a running the-loop".to_owned()),
+        Err(TryLockError::WouldBlock) => Some(A_THE_LOOP.to_owned()),
         _ => None,
     }
 }
@@ -79,6 +82,9 @@ impl Store {
         let missing =
             || InstallError::NotInstalled { tool, version: version.unwrap_or_default().to_owned() };
         if !self.installed(id).iter().any(wanted) {
+            if let Some((dir, error)) = self.closed(id) {
+                return Err(file_error(dir)(error));
+            }
             return Err(missing());
         }
         let lock = self.lock(id, progress).await?;
@@ -87,6 +93,10 @@ impl Store {
         let doomed: Vec<_> = self.installed(id).into_iter().filter(wanted).collect();
         if doomed.is_empty() {
             return Err(missing());
+        }
+        // macOS never tells who runs what; a Linux without /proc hides a server.
+        if cfg!(target_os = "linux") && !Path::new("/proc/self/exe").exists() {
+            return Err(InstallError::UseUnknown { tool });
         }
         for installed in &doomed {
             if let Some(holder) = self.holder(id, installed) {

@@ -8,7 +8,7 @@
 //! does not count a client in control mode, frees the session under it, and dies
 //! with every agent. What was measured is in docs/web.md.
 
-use super::guests::{CLIENTS, FLAGS, FOR_VIEWERS, Guests};
+use super::guests::{CLIENTS, FLAGS, FOR_VIEWERS, Guest, Guests};
 use super::panes::how_it_ended;
 use super::{ExecError, Pane, Tmux, TmuxError, is_absent};
 use crate::base::ids::Slug;
@@ -165,8 +165,8 @@ impl Tmux {
     /// The orders that close whatever was opened over what these show: a popup, or a
     /// menu.
     pub fn uncover(guests: &Guests) -> String {
-        let orders = guests.browsers.iter();
-        orders.map(|guest| format!("display-popup -C -c '{}'\n", guest.name)).collect()
+        let close = |guest: &Guest| format!("display-popup -C -c '{}'\n", guest.name);
+        guests.browsers.iter().map(close).collect::<Vec<_>>().concat()
     }
 
     /// The order that brings the client itself back to the session of that name.

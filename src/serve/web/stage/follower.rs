@@ -91,8 +91,7 @@ impl Follower {
             changed: Notify::new(),
             end: end.clone(),
         });
-        let follower =
-            Self { pane: pane.clone(), sight, keys, end: end.clone(), gone: gone.clone() };
+        let follower = Self { pane: pane.clone(), sight, keys, end, gone: gone.clone() };
         parts.tasks.spawn(async move {
             let work = async {
                 tokio::select! {
