@@ -251,4 +251,16 @@ mod tests {
         let config = parse(&text, Path::new("x")).unwrap();
         assert_eq!(config.routing.spawn_on_unmatched, SpawnPolicy::Labeled);
     }
+
+    #[test]
+    fn a_file_of_ones_own_that_is_shut_is_told_with_what_opens_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(opens(file.path()), None);
+        let shut = std::os::unix::fs::PermissionsExt::from_mode(0o000);
+        fs_err::set_permissions(file.path(), shut).unwrap();
+        // Root may read it all the same.
+        let is_root = rustix::process::geteuid().is_root();
+        let command = format!("chmod u+r {}", file.path().display());
+        assert_eq!(opens(file.path()), (!is_root).then_some(command));
+    }
 }
