@@ -99,7 +99,8 @@ fn routing(policy: SpawnPolicy) -> Routing {
 fn view(status: Option<SessionStatus>) -> View {
     let mut view = View::default();
     if let Some(status) = status {
-        view.sessions.insert(item(), SessionView { status });
+        view.sessions
+            .insert(item(), SessionView { status, begins: status == SessionStatus::Closed });
     }
     view
 }

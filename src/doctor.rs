@@ -10,6 +10,7 @@ pub mod agents;
 pub mod catalogue;
 pub mod check;
 pub mod checks;
+pub mod claude_trust;
 pub mod finding;
 pub mod host;
 pub mod install;

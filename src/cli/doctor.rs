@@ -6,6 +6,7 @@ mod hide;
 pub(crate) mod managed;
 pub(crate) mod notes;
 mod project;
+pub(crate) mod stalls;
 
 use std::error::Error as _;
 use std::io::Write as _;

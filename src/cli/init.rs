@@ -17,6 +17,7 @@ use self::found::Found;
 use super::Context;
 use super::doctor::needs_of;
 use super::doctor::notes::Notes;
+use super::doctor::stalls;
 use super::setup::failure;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind};
@@ -269,6 +270,7 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     if !is_ready {
         printer.note("\nThis host is not ready yet; `the-loop doctor` looks again.");
     }
+    stalls::warn(context, config, &paths).await?;
     printer.note("\nNext:");
     printer.data(&next.join("\n"))?;
     Ok(ExitCode::SUCCESS)

@@ -29,10 +29,15 @@ use self::message::Teller;
 use self::which::Place;
 use self::who::Who;
 use crate::base::ids::{Slug, WorkItem};
+use crate::base::text::cap;
 use crate::core::config;
 use crate::core::event::{CheckPull, Event, Thread, What};
 use crate::core::outcome::Reason;
 use crate::core::session::SessionStatus;
+use crate::core::workspace::{ToldHead, ToldPull};
+
+/// How much of a branch's name is kept: git allows no longer one.
+const BRANCH_CHARS: usize = 300;
 
 /// What routing knows of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -73,6 +78,9 @@ impl View {
 /// What routing knows of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionView {
+    /// Whether what is told next is the first that its agent hears: it took nothing
+    /// yet, and nothing waits for it.
+    pub begins: bool,
     /// Where it stands.
     pub status: SessionStatus,
 }
@@ -94,6 +102,11 @@ pub struct Decision {
     pub told_check: Option<String>,
     /// The page of the event.
     pub url: Option<String>,
+    /// What the event says of the item, where that is a pull request.
+    pub pull: Option<ToldPull>,
+    /// Whether it is the first that the item's agent hears: it gets the standing
+    /// instructions with it.
+    pub first: bool,
 }
 
 /// A pull request belongs to the session of an item.
@@ -164,6 +177,8 @@ pub fn decide(
         link: None,
         told_check: None,
         url: event.url().cloned(),
+        pull: None,
+        first: false,
     };
     match ruling {
         Ok(verdict) => {
@@ -179,7 +194,27 @@ pub fn decide(
                 place.filter(|_| keeps_link(reason)).and_then(|place| desk.seen(&place));
         }
     }
+    let begins = |item| view.sessions.get(item).is_none_or(|session| session.begins);
+    decision.first = decision.item.as_ref().is_some_and(begins);
+    decision.pull = decision.item.as_ref().and_then(|item| told_of(event, item));
     decision
+}
+
+/// What an event says of an item, where that is a pull request.
+fn told_of(event: &Event, item: &WorkItem) -> Option<ToldPull> {
+    match &event.what {
+        What::Pull { pull, .. } | What::Review { pull, .. } | What::ReviewComment { pull, .. }
+            if pull.thread.item == *item =>
+        {
+            let head = ToldHead { branch: cap(&pull.branch, BRANCH_CHARS), own: pull.own_head };
+            // A pull request always has a branch: without one it was not told.
+            Some(ToldPull { head: Some(head).filter(|head| !head.branch.is_empty()) })
+        }
+        What::Comment { thread, on_pull: true, .. } if thread.item == *item => {
+            Some(ToldPull::default())
+        }
+        _ => None,
+    }
 }
 
 /// Whether an event that is ignored for this reason may still show for the

@@ -24,6 +24,33 @@ pub struct WorkTree {
     /// Why it stayed when the session was last closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
+    /// Whether it was gone already when the session was last closed: nobody knows
+    /// what was in it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
+    /// What a delivery said of the item, where that is a pull request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<ToldPull>,
+}
+
+/// What a delivery said of a pull request. The origin has the last word: this is
+/// one more condition, and never trusted alone.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ToldPull {
+    /// Its head, where the delivery said so much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<ToldHead>,
+}
+
+/// The head of a pull request, as a delivery told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToldHead {
+    /// The name of its branch.
+    pub branch: String,
+    /// Whether that is a branch of the pull request's own repository.
+    pub own: bool,
 }
 
 /// What in a clone says that it is ours: a configuration file inside one of its
@@ -58,11 +85,13 @@ impl Places {
         self.root.join("clones")
     }
 
-    /// The clone that the trees of a repository belong to.
-    pub fn clone_of(&self, repo: &Repo) -> PathBuf {
+    /// The clone that the trees of a repository belong to. What forks sent has one of
+    /// its own: an agent that is told to trust a clone trusts every tree of it.
+    pub fn clone_of(&self, repo: &Repo, foreign: bool) -> PathBuf {
         let slug = repo.item(1).slug();
         let name = slug.as_str().strip_suffix("+1").unwrap_or(slug.as_str());
-        self.clones().join(format!("{name}.git"))
+        let clones = if foreign { self.clones().join("forks") } else { self.clones() };
+        clones.join(format!("{name}.git"))
     }
 
     /// The tree of an item.
@@ -179,6 +208,33 @@ pub enum NoHead {
         /// The first of them.
         names: String,
     },
+    /// A delivery said that it is a pull request, and the origin has no head of it.
+    #[error("the origin has no `refs/pull/{number}/head`, though #{number} is a pull request")]
+    NoPull {
+        /// Its number.
+        number: u64,
+    },
+    /// It would be the branch that everything is merged into.
+    #[error(
+        "the branch would be `{branch}`, the repository's default branch: no agent is put on that"
+    )]
+    Default {
+        /// The branch.
+        branch: String,
+    },
+    /// The branch of the pull request is at another commit than its head.
+    #[error("the branch `{branch}` is not at the head of its pull request yet")]
+    Moving {
+        /// The branch.
+        branch: String,
+    },
+}
+
+impl NoHead {
+    /// Whether it may be another a moment later: what was pushed is being taken up.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Moving { .. })
+    }
 }
 
 /// The branch of an item that has none of its own yet.
@@ -186,18 +242,32 @@ pub fn branch_of(item: &WorkItem) -> String {
     format!("the-loop/{}", item.number)
 }
 
-/// What the tree of an item is made from. `known` is the branch that the item
-/// was on before, or that a delivery told.
+/// What the tree of an item is made from. `known` is the branch that the item was on
+/// before, `told` what a delivery said of it: that a commit is at a branch's head does
+/// not make the branch the pull request's.
 pub fn head_of(
     item: &WorkItem,
     origin: &Origin,
     known: Option<&str>,
+    told: Option<&ToldPull>,
     forks: Forks,
 ) -> Result<Head, NoHead> {
+    let default = origin.default_branch.as_deref();
+    let own = |branch: &str| {
+        let branch = branch.to_owned();
+        if default == Some(branch.as_str()) {
+            Err(NoHead::Default { branch })
+        } else {
+            Ok(Head::Own { branch })
+        }
+    };
     let Some(pull_head) = &origin.pull_head else {
+        if told.is_some() {
+            return Err(NoHead::NoPull { number: item.number });
+        }
         let branch = branch_of(item);
         if origin.branches.contains_key(&branch) {
-            return Ok(Head::Own { branch });
+            return own(&branch);
         }
         let head = origin.default_branch.clone().unwrap_or_default();
         if !origin.branches.contains_key(&head) {
@@ -205,20 +275,39 @@ pub fn head_of(
         }
         return Ok(Head::New { branch, from: head });
     };
-    let at_head: Vec<&String> =
-        origin.branches.iter().filter(|(_, at)| *at == pull_head).map(|(name, _)| name).collect();
-    if let Some(branch) = at_head.iter().find(|name| known == Some(name.as_str())) {
-        return Ok(Head::Own { branch: (*branch).clone() });
-    }
-    match at_head[..] {
-        [branch] => Ok(Head::Own { branch: branch.clone() }),
-        [] if forks == Forks::Allow => {
+    let fork = || match forks {
+        Forks::Allow => {
             Ok(Head::Fork { branch: format!("the-loop/pr-{}", item.number), pull: item.number })
         }
-        [] => Err(NoHead::Fork),
+        Forks::Deny => Err(NoHead::Fork),
+    };
+    if let Some(head) = told.and_then(|told| told.head.as_ref()) {
+        let at = origin.branches.get(&head.branch).filter(|_| head.own);
+        return match at {
+            None => fork(),
+            Some(at) if at == pull_head => own(&head.branch),
+            Some(_) => Err(NoHead::Moving { branch: head.branch.clone() }),
+        };
+    }
+    // Nobody said which branch it is: the commit has to do, and is not enough for the
+    // branch that everything is merged into.
+    let at_head = origin.branches.iter().filter(|(_, at)| *at == pull_head);
+    let at_head: Vec<&str> = at_head.map(|(name, _)| name.as_str()).collect();
+    let others: Vec<&str> = at_head.iter().copied().filter(|name| default != Some(*name)).collect();
+    if let Some(branch) = others.iter().find(|name| known == Some(**name)) {
+        return own(branch);
+    }
+    match others[..] {
+        [branch] => own(branch),
+        [] => match at_head.first() {
+            Some(branch) if forks == Forks::Deny => {
+                Err(NoHead::Default { branch: (*branch).to_owned() })
+            }
+            _ => fork(),
+        },
         [..] => {
-            let first: Vec<_> = at_head.iter().take(3).map(|name| format!("`{name}`")).collect();
-            Err(NoHead::Ambiguous { count: at_head.len(), names: first.join(", ") })
+            let first: Vec<_> = others.iter().take(3).map(|name| format!("`{name}`")).collect();
+            Err(NoHead::Ambiguous { count: others.len(), names: first.join(", ") })
         }
     }
 }
@@ -230,6 +319,12 @@ pub struct Survey {
     pub changed: usize,
     /// Commits that no ref of the origin has.
     pub unpushed: usize,
+    /// Commits of the item's own branch that no ref of the origin has, while something
+    /// else is checked out.
+    pub aside: usize,
+    /// Files whose changes git was told not to look at (`assume-unchanged`,
+    /// `skip-worktree`).
+    pub hidden: usize,
     /// An operation that git has not ended: a merge, a rebase, a bisection.
     pub under_way: Option<String>,
     /// Why the origin's refs may be older than now.
@@ -239,7 +334,7 @@ pub struct Survey {
 impl Survey {
     /// Why the tree must stay; nothing when all that is in it is elsewhere.
     pub fn keeps(&self) -> Option<String> {
-        let Self { changed, unpushed, under_way, stale } = self;
+        let Self { changed, unpushed, aside, hidden, under_way, stale } = self;
         let mut why = Vec::new();
         if let Some(operation) = under_way {
             why.push(format!("{operation} is under way"));
@@ -249,6 +344,13 @@ impl Survey {
         }
         if *unpushed > 0 {
             why.push(format!("{unpushed} unpushed commit{}", plural(*unpushed)));
+        }
+        if *aside > 0 {
+            let commits = format!("{aside} unpushed commit{}", plural(*aside));
+            why.push(format!("{commits} on its branch, which is not checked out"));
+        }
+        if *hidden > 0 {
+            why.push(format!("{hidden} file{} that git does not look at", plural(*hidden)));
         }
         if let Some(stale) = stale {
             why.push(format!("what the origin has could not be asked ({stale})"));
@@ -283,16 +385,16 @@ mod tests {
     fn an_issue_starts_from_the_default_branch_or_goes_on_with_its_own() {
         let fresh = origin(&[("HEAD", '1'), ("refs/heads/main", '1'), ("refs/pull/8/head", '2')]);
         assert_eq!(
-            head_of(&item("o/r#7"), &fresh, None, Forks::Deny).unwrap(),
+            head_of(&item("o/r#7"), &fresh, None, None, Forks::Deny).unwrap(),
             Head::New { branch: "the-loop/7".into(), from: "main".into() }
         );
         let known = origin(&[("refs/heads/main", '1'), ("refs/heads/the-loop/7", '2')]);
         assert_eq!(
-            head_of(&item("o/r#7"), &known, None, Forks::Deny).unwrap(),
+            head_of(&item("o/r#7"), &known, None, None, Forks::Deny).unwrap(),
             Head::Own { branch: "the-loop/7".into() }
         );
         assert_eq!(
-            head_of(&item("o/r#7"), &Origin::default(), None, Forks::Deny).unwrap_err(),
+            head_of(&item("o/r#7"), &Origin::default(), None, None, Forks::Deny).unwrap_err(),
             NoHead::Empty { head: String::new() }
         );
     }
@@ -305,7 +407,7 @@ mod tests {
             ("refs/pull/7/head", '2'),
         ]);
         assert_eq!(
-            head_of(&item("o/r#7"), &own, None, Forks::Deny).unwrap(),
+            head_of(&item("o/r#7"), &own, None, None, Forks::Deny).unwrap(),
             Head::Own { branch: "feature".into() }
         );
         let two = origin(&[
@@ -315,12 +417,12 @@ mod tests {
             ("refs/pull/7/head", '2'),
         ]);
         assert_eq!(
-            head_of(&item("o/r#7"), &two, Some("b"), Forks::Deny).unwrap(),
+            head_of(&item("o/r#7"), &two, Some("b"), None, Forks::Deny).unwrap(),
             Head::Own { branch: "b".into() }
         );
         for known in [None, Some("main"), Some("gone")] {
             assert!(matches!(
-                head_of(&item("o/r#7"), &two, known, Forks::Deny),
+                head_of(&item("o/r#7"), &two, known, None, Forks::Deny),
                 Err(NoHead::Ambiguous { count: 2, .. })
             ));
         }
@@ -329,10 +431,66 @@ mod tests {
     #[test]
     fn what_a_fork_sent_is_worked_on_only_where_that_is_allowed() {
         let fork = origin(&[("refs/heads/main", '1'), ("refs/pull/7/head", '3')]);
-        assert_eq!(head_of(&item("o/r#7"), &fork, None, Forks::Deny), Err(NoHead::Fork));
+        assert_eq!(head_of(&item("o/r#7"), &fork, None, None, Forks::Deny), Err(NoHead::Fork));
         assert_eq!(
-            head_of(&item("o/r#7"), &fork, Some("main"), Forks::Allow).unwrap(),
+            head_of(&item("o/r#7"), &fork, Some("main"), None, Forks::Allow).unwrap(),
             Head::Fork { branch: "the-loop/pr-7".into(), pull: 7 }
+        );
+    }
+
+    #[test]
+    fn a_branch_is_not_the_pull_requests_because_it_stands_at_its_commit() {
+        let at = |refs: &[(&str, char)]| {
+            let ours = [("refs/heads/main", '1'), ("refs/pull/7/head", '2')];
+            origin(&[&ours[..], refs].concat())
+        };
+        let told = |branch: &str, own| {
+            Some(ToldPull { head: Some(ToldHead { branch: branch.to_owned(), own }) })
+        };
+        let of = |origin: &Origin, told: Option<ToldPull>, forks| {
+            head_of(&item("o/r#7"), origin, None, told.as_ref(), forks)
+        };
+        let own = |branch: &str| Ok(Head::Own { branch: branch.to_owned() });
+        // A fork's head, at which a branch of the origin happens to stand.
+        let one = at(&[("refs/heads/develop", '2')]);
+        assert_eq!(of(&one, told("develop", false), Forks::Deny), Err(NoHead::Fork));
+        assert!(matches!(of(&one, told("x", false), Forks::Allow), Ok(Head::Fork { .. })));
+        assert_eq!(of(&one, told("develop", true), Forks::Deny), own("develop"));
+        assert_eq!(of(&one, told("gone", true), Forks::Deny), Err(NoHead::Fork));
+        assert_eq!(of(&one, Some(ToldPull::default()), Forks::Deny), own("develop"));
+        // Two of them: the delivery says which.
+        let two = at(&[("refs/heads/a", '2'), ("refs/heads/b", '2')]);
+        assert_eq!(of(&two, told("b", true), Forks::Deny), own("b"));
+        assert!(matches!(of(&two, None, Forks::Deny), Err(NoHead::Ambiguous { count: 2, .. })));
+        // What was just pushed is not in the pull request yet.
+        let moving = of(&at(&[("refs/heads/a", '3')]), told("a", true), Forks::Deny);
+        assert!(moving.unwrap_err().may_pass());
+    }
+
+    #[test]
+    fn no_agent_is_put_on_the_default_branch() {
+        let main = || NoHead::Default { branch: "main".to_owned() };
+        let told = ToldPull { head: Some(ToldHead { branch: "main".to_owned(), own: true }) };
+        let equal = origin(&[("refs/heads/main", '1'), ("refs/pull/7/head", '1')]);
+        for told in [None, Some(&told)] {
+            let head = head_of(&item("o/r#7"), &equal, Some("main"), told, Forks::Deny);
+            assert_eq!(head, Err(main()));
+        }
+        let mut ours = origin(&[("refs/heads/the-loop/7", '1')]);
+        ours.default_branch = Some("the-loop/7".to_owned());
+        assert!(matches!(
+            head_of(&item("o/r#7"), &ours, None, None, Forks::Deny),
+            Err(NoHead::Default { .. })
+        ));
+    }
+
+    #[test]
+    fn a_pull_request_without_a_head_is_no_issue() {
+        let none = origin(&[("refs/heads/main", '1')]);
+        let told = ToldPull::default();
+        assert_eq!(
+            head_of(&item("o/r#7"), &none, None, Some(&told), Forks::Allow),
+            Err(NoHead::NoPull { number: 7 })
         );
     }
 
@@ -348,6 +506,11 @@ mod tests {
         for (survey, why) in [
             (Survey { changed: 1, ..Survey::default() }, "1 changed or new file"),
             (Survey { unpushed: 2, ..Survey::default() }, "2 unpushed commits"),
+            (
+                Survey { aside: 1, hidden: 2, ..Survey::default() },
+                "1 unpushed commit on its branch, which is not checked out, \
+                 2 files that git does not look at",
+            ),
             (
                 Survey { under_way: Some("a rebase".into()), changed: 3, ..Survey::default() },
                 "a rebase is under way, 3 changed or new files",
@@ -365,12 +528,13 @@ mod tests {
     fn every_repository_and_item_has_a_place_of_its_own() {
         let places = Places::below(Path::new("/w"));
         let one = item("o/1#1");
-        assert_eq!(places.clone_of(&one.repo), Path::new("/w/clones/o+1.git"));
+        assert_eq!(places.clone_of(&one.repo, false), Path::new("/w/clones/o+1.git"));
         let item = item("github:ghe.example:8443/O/R.js#7");
         assert_eq!(
-            places.clone_of(&item.repo),
+            places.clone_of(&item.repo, false),
             Path::new("/w/clones/ghe++example_8443+o+r++js.git")
         );
+        assert_eq!(places.clone_of(&one.repo, true), Path::new("/w/clones/forks/o+1.git"));
         assert_eq!(places.tree_of(&item, false), Path::new("/w/items/ghe++example_8443+o+r++js+7"));
         assert_eq!(places.tree_of(&item, true), Path::new("/w/forks/ghe++example_8443+o+r++js+7"));
         assert_eq!(url_of(&item.repo, CloneBy::Https), "https://ghe.example:8443/o/r.js.git");

@@ -2,7 +2,7 @@
 //! those of declared harnesses. Found by the same rules as any other tool, and
 //! asked for their version; and the files that they need.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
@@ -40,9 +40,14 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// The command that installs it, where one is known.
+    /// The command that installs it, where one is known and would help.
     pub fn install(&self) -> Option<&str> {
-        self.install.as_deref()
+        self.install.as_deref().filter(|_| !self.is_slow())
+    }
+
+    /// Whether one that is there only did not answer in time, as on a host under load.
+    pub fn is_slow(&self) -> bool {
+        matches!(self.lost.first(), Some((_, Trouble::Hung { .. })))
     }
 }
 
@@ -135,6 +140,9 @@ pub(super) async fn findings(
                 let what = format!("the agent {name} cannot be run: {missing}");
                 let finding = Finding::new("agent.found", Severity::Error, what);
                 match missing.install() {
+                    _ if missing.is_slow() => {
+                        finding.remedy(Remedy::note("look again when this machine has less to do"))
+                    }
                     Some(command) => finding.remedy(Remedy::command(command)),
                     None => finding.remedy(Remedy::note(format!(
                         "correct `harnesses.{name}.program` in the configuration"
@@ -166,7 +174,7 @@ pub(super) async fn findings(
 fn files_of(env: &Env, agent: &Harness) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, seed) in missing_seeds(env, agent) {
-        if is_own(&file) {
+        if is_own(&seed.path) && is_replaceable(&file) {
             continue;
         }
         let shown = path_text(&file);
@@ -202,20 +210,30 @@ fn missing_seeds(env: &Env, agent: &Harness) -> Vec<(PathBuf, Seed)> {
         .collect()
 }
 
-/// Whether a file is ours by its name: that of one of its directories, or its
-/// own, is this program's.
-fn is_own(file: &Path) -> bool {
-    file.components().any(|part| {
-        let part = part.as_os_str().to_string_lossy();
-        part == "the-loop" || part.starts_with("the-loop.")
-    })
+/// Whether a file is ours by its name: that of one of its directories below the
+/// home, or its own, is this program's. How the home itself is called says nothing.
+fn is_own(path: &str) -> bool {
+    let Some(below) = path.strip_prefix("~/") else { return false };
+    Path::new(below).components().all(|part| matches!(part, Component::Normal(_)))
+        && Path::new(below).components().any(|part| {
+            let part = part.as_os_str().to_string_lossy();
+            part == "the-loop" || part.starts_with("the-loop.")
+        })
+}
+
+/// Whether a file with a name of ours may be written anew: there is none, or what
+/// is there names this program, as everything does that we wrote.
+fn is_replaceable(file: &Path) -> bool {
+    let Ok(meta) = fs::symlink_metadata(file) else { return true };
+    let small = meta.is_file() && meta.len() <= MAX_FILE;
+    small && fs::read_to_string(file).is_ok_and(|text| text.contains("the-loop"))
 }
 
 /// Writes the files of ours that an agent needs. One that is not ours and lacks
-/// something is an error where it `must` be there.
+/// something is an error where it `must` be there; it is never replaced.
 pub fn seed_own(env: &Env, agent: &Harness, must: bool) -> Result<(), String> {
     for (file, seed) in missing_seeds(env, agent) {
-        if !is_own(&file) {
+        if !(is_own(&seed.path) && is_replaceable(&file)) {
             if !must {
                 continue;
             }
@@ -338,12 +356,42 @@ mod tests {
     #[test]
     fn only_what_has_our_name_is_written_unasked() {
         for (path, own) in [
-            ("/h/.copilot/hooks/the-loop.json", true),
-            ("/h/.gemini/extensions/the-loop/hooks/hooks.json", true),
-            ("/h/.cursor/hooks.json", false),
-            ("/h/the-looper/hooks.json", false),
+            ("~/.copilot/hooks/the-loop.json", true),
+            ("~/.gemini/extensions/the-loop/hooks/hooks.json", true),
+            ("~/.cursor/hooks.json", false),
+            ("~/the-looper/hooks.json", false),
+            // The home's own name, and a way around ours.
+            ("/home/the-loop/.cursor/hooks.json", false),
+            ("~/the-loop/../keep.json", false),
         ] {
-            assert_eq!(is_own(Path::new(path)), own, "{path}");
+            assert_eq!(is_own(path), own, "{path}");
         }
+    }
+
+    #[test]
+    fn a_users_file_is_never_replaced_wherever_their_home_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("the-loop");
+        let env = Env::fixed([("HOME", home.as_os_str())], "/", "/opt/the-loop");
+        let harnesses = crate::core::harness::Harnesses::new(
+            &serde_yaml::from_str("mine: {files: {~/.mine/the-loop.json: {run: '{hook}'}}}")
+                .unwrap(),
+            env.home(),
+        );
+        let agent = |name: &str| harnesses.get(&name.parse().unwrap()).unwrap();
+        let theirs = r#"{"version":1,"hooks":{}}"#;
+        for (name, file) in [("cursor", ".cursor/hooks.json"), ("mine", ".mine/the-loop.json")] {
+            let file = home.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, theirs).unwrap();
+            seed_own(&env, &agent(name), true).unwrap_err();
+            assert_eq!(fs::read_to_string(&file).unwrap(), theirs);
+            assert!(files_of(&env, &agent(name)).iter().all(|found| found.fix.is_some()));
+        }
+        // What we wrote before is written anew, as for a program that was moved.
+        let ours = home.join(".mine/the-loop.json");
+        fs::write(&ours, r#"{"run":"/old/the-loop hook"}"#).unwrap();
+        seed_own(&env, &agent("mine"), true).unwrap();
+        assert!(fs::read_to_string(&ours).unwrap().contains("/opt/the-loop hook"));
     }
 }

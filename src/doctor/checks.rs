@@ -25,6 +25,7 @@ use crate::core::platform::Host;
 
 pub(super) use disk::away;
 pub use github::{Webhook, Webhooks};
+pub(super) use harness::read as claude_state;
 pub use server::socket_fault;
 pub use state::{secret_command, secret_export};
 

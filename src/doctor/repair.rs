@@ -307,6 +307,11 @@ fn raw<T: Serialize>(value: &T) -> serde_json::Result<Box<RawValue>> {
     RawValue::from_string(serde_json::to_string_pretty(value)?)
 }
 
+/// Marks a directory as trusted in Claude Code's file.
+pub(super) fn trust_in(file: &Path, dir: &Path) -> Result<(), RepairError> {
+    merge(file, false, Some(dir))
+}
+
 /// Sets the answers in Claude Code's file and leaves everything else in it as
 /// it is. One that cannot be understood is left alone.
 fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), RepairError> {

@@ -2,6 +2,8 @@
 //! that is, and the command line that a session's agent is started with.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use crate::core::harness::{Harness, Harnesses, OneShotSpec, Program, StartPlan, 
 use crate::core::session::SessionRecord;
 use crate::doctor;
 use crate::doctor::agents::{find_agent, hook_command, seed_own};
+use crate::doctor::claude_trust::trust_clone_of;
 use crate::doctor::tool::{Tool, ToolId};
 use crate::state::paths::StatePaths;
 use crate::state::spool;
@@ -33,7 +36,64 @@ pub struct Agents {
     tools: Tools,
     /// What an agent is to find on its `PATH`.
     on_path: Vec<Tool>,
-    found: Arc<Mutex<BTreeMap<HarnessName, Tool>>>,
+    found: Arc<Mutex<BTreeMap<HarnessName, Found>>>,
+}
+
+/// A program that told its version, and the file that it was then.
+#[derive(Debug, Clone)]
+struct Found {
+    tool: Tool,
+    file: Option<Stamp>,
+}
+
+/// What a file is known by: another one, or a newer one, has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let meta = fs_err::metadata(path).ok()?;
+        let changed = (meta.mtime(), meta.mtime_nsec());
+        Some(Self { device: meta.dev(), inode: meta.ino(), size: meta.len(), changed })
+    }
+}
+
+impl Found {
+    fn new(tool: Tool) -> Self {
+        Self { file: Stamp::of(tool.path()), tool }
+    }
+
+    /// The program, when the file is still the one that was asked.
+    fn current(&self) -> Option<&Tool> {
+        Some(&self.tool).filter(|tool| self.file.is_some() && Stamp::of(tool.path()) == self.file)
+    }
+}
+
+/// Why an agent could not be started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct AgentFault {
+    /// What a person should see.
+    pub detail: String,
+    /// Whether trying again may help: its program did not answer in time.
+    pub may_pass: bool,
+}
+
+impl From<String> for AgentFault {
+    fn from(detail: String) -> Self {
+        Self { detail, may_pass: false }
+    }
+}
+
+impl From<AgentFault> for String {
+    fn from(fault: AgentFault) -> Self {
+        fault.detail
+    }
 }
 
 /// How an agent is started.
@@ -65,7 +125,7 @@ impl Agents {
     /// With the program of one that was found already.
     #[must_use]
     pub fn with(self, name: HarnessName, tool: Tool) -> Self {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(name, tool);
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(name, Found::new(tool));
         self
     }
 
@@ -97,12 +157,13 @@ impl Agents {
     }
 
     /// The program of a harness. One that was not there when it was looked for
-    /// is looked for again: it may have been installed since.
-    async fn tool(&self, harness: &Harness) -> Result<Tool, String> {
+    /// is looked for again: it may have been installed since. One whose file is the
+    /// same as before is not asked again.
+    async fn tool(&self, harness: &Harness) -> Result<Tool, AgentFault> {
         let name = harness.name();
         let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
-        if let Some(tool) = known {
-            return Ok(tool);
+        if let Some(tool) = known.as_ref().and_then(Found::current) {
+            return Ok(tool.clone());
         }
         let tool = match harness.program() {
             Program::ThisProgram => return Ok(self.program.clone()),
@@ -111,19 +172,35 @@ impl Agents {
                     Some(id) => doctor::find(id, &self.env, &self.dirs, &self.tools).await,
                     None => None,
                 };
-                found.ok_or_else(|| {
-                    format!("the harness `{name}` was not found: `the-loop doctor` says why")
+                // Why is not told here: it may have been slow.
+                found.ok_or_else(|| AgentFault {
+                    detail: format!(
+                        "the harness `{name}` was not found: `the-loop doctor` says why"
+                    ),
+                    may_pass: true,
                 })?
             }
             Program::Looked(_) => {
                 find_agent(&self.env, &self.tools, harness).await.map_err(|missing| {
                     let hint = missing.install().map(|command| format!(" (try `{command}`)"));
-                    format!("{missing}{}", hint.unwrap_or_default())
+                    AgentFault {
+                        detail: format!("{missing}{}", hint.unwrap_or_default()),
+                        may_pass: missing.is_slow(),
+                    }
                 })?
             }
         };
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(name, tool.clone());
+        self.found
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name, Found::new(tool.clone()));
         Ok(tool)
+    }
+
+    /// Finds the program of a session's agent, so that what starts it need not.
+    pub async fn ready(&self, record: &SessionRecord) -> Result<(), AgentFault> {
+        let harness = self.of(record)?;
+        self.tool(&harness).await.map(drop)
     }
 
     /// The command line that goes on with a session's conversation, or begins it.
@@ -133,14 +210,14 @@ impl Agents {
         paths: &StatePaths,
         record: &SessionRecord,
         form: Form,
-    ) -> Result<Invocation, String> {
+    ) -> Result<Invocation, AgentFault> {
         let harness = self.of(record)?;
         let runner = match form {
             Form::Terminal => RunnerKind::Tmux,
             Form::OneShot { .. } => RunnerKind::Process,
         };
         if !harness.can_be(runner) {
-            return Err(match form {
+            let detail = match form {
                 Form::Terminal => format!(
                     "the harness `{}` runs headless only: set `routing.runner: process`",
                     record.harness
@@ -149,7 +226,8 @@ impl Agents {
                     "the harness `{}` has no headless turns: set `routing.runner: tmux`",
                     record.harness
                 ),
-            });
+            };
+            return Err(detail.into());
         }
         let invocation = self.planned(routing, record, &harness, |harness, start| match form {
             Form::Terminal => Some(harness.start(start)),
@@ -161,11 +239,31 @@ impl Agents {
         // Without a terminal its own output tells enough: a file of the user's is
         // not asked for.
         seed_own(&self.env, &harness, form == Form::Terminal)?;
+        if harness.name() == HarnessName::Claude && form == Form::Terminal {
+            self.have_clone_trusted(record);
+        }
         let spool = paths.spool().join(record.slug().as_str());
         files::private_dir(&spool).map_err(|error| error.to_string())?;
         Ok(invocation
             .env(spool::DIR_VAR, &spool)
             .env("THE_LOOP_WORK_ITEM", record.work_item.reference.to_string()))
+    }
+
+    /// Newer versions of Claude Code ask in a work tree whether its clone is trusted,
+    /// also where the user had the trees trusted.
+    fn have_clone_trusted(&self, record: &SessionRecord) {
+        if record.work_tree.as_ref().is_none_or(|tree| tree.foreign || !tree.made) {
+            return;
+        }
+        let item = &record.work_item.reference;
+        match trust_clone_of(&self.env, &record.cwd) {
+            Ok(Some(clone)) => {
+                tracing::info!(%item, clone = %clone.display(), "had Claude Code trust the clone");
+            }
+            Ok(None) => {}
+            // It asks then, and its question is shown.
+            Err(why) => tracing::warn!(%item, why, "could not have Claude Code trust the clone"),
+        }
     }
 
     /// A conversation that the harness itself makes, where it is not begun and
@@ -174,7 +272,7 @@ impl Agents {
         &self,
         routing: &Routing,
         record: &SessionRecord,
-    ) -> Result<Option<HarnessSessionId>, String> {
+    ) -> Result<Option<HarnessSessionId>, AgentFault> {
         let harness = self.of(record)?;
         if record.conversation_started || harness.identity() != Identity::Created {
             return Ok(None);
@@ -195,7 +293,7 @@ impl Agents {
         let id = id.filter(|id| harness.may_call(id));
         id.map(Some).ok_or_else(|| {
             let said = crate::base::text::visible(&crate::base::text::cap(said.trim(), 200));
-            format!("`{}` named no conversation, but said `{said}`", record.harness)
+            format!("`{}` named no conversation, but said `{said}`", record.harness).into()
         })
     }
 
@@ -207,9 +305,10 @@ impl Agents {
         record: &SessionRecord,
         harness: &Harness,
         plan: impl FnOnce(&Harness, &StartSpec<'_>) -> Option<StartPlan>,
-    ) -> Result<(Invocation, bool), String> {
+    ) -> Result<(Invocation, bool), AgentFault> {
         if !record.cwd.is_dir() {
-            return Err(format!("the session's directory `{}` is not there", record.cwd.display()));
+            let dir = record.cwd.display();
+            return Err(format!("the session's directory `{dir}` is not there").into());
         }
         let tool = self.tool(harness).await?;
         let hook_command = hook_command(self.program.path());

@@ -104,7 +104,13 @@ impl Runners {
                 runner.attend(slug, &record);
                 runner.start(&record).await
             }
-            SessionRunner::Process(runner) => runner.start(&record).await,
+            SessionRunner::Process(runner) => match runner.agents().ready(&record).await {
+                Err(fault) if fault.may_pass => {
+                    Err(failure(Reason::StartFailed, fault.detail, true))
+                }
+                // Its turn tells any other fault.
+                _ => runner.start(&record).await,
+            },
         };
         // A headless agent is there as long as its turn.
         if started != Ok(Hosting::Headless) {

@@ -12,6 +12,7 @@ use crate::base::ids::WorkItem;
 use crate::base::process::{ExecError, Invocation};
 use crate::doctor::tool::Tool;
 
+mod end;
 mod guests;
 mod panes;
 mod paste;
@@ -107,6 +108,12 @@ pub enum TmuxError {
         /// The session's name.
         name: String,
     },
+    /// A session was ended, and a process of it lives on.
+    #[error("the agent's process {pid} was killed, and does not end")]
+    Survives {
+        /// Its number.
+        pid: i32,
+    },
     /// The session was made and is gone at once: the user's tmux options end it.
     #[error("the tmux session `{name}` ended as soon as it was made")]
     Vanished {
@@ -157,7 +164,7 @@ impl Tmux {
             return Err(TmuxError::NotOurs { name: new.name.to_owned() });
         }
         for old in panes.iter().filter(|pane| is_ours(pane)) {
-            self.kill(old).await?;
+            self.end(old).await?;
         }
         let (columns, lines) = new.size;
         let window = format!("={}:", new.name);
@@ -216,9 +223,10 @@ impl Tmux {
         }
     }
 
-    /// Ends a session and the program in it, also where another session of its
-    /// group shows it. One that is gone already is fine.
-    pub async fn kill(&self, pane: &Pane) -> Result<(), TmuxError> {
+    /// Takes a session away, also where another session of its group shows it. One
+    /// that is gone already is fine. Its program is hung up on, no more: see
+    /// [`Tmux::end`].
+    async fn kill(&self, pane: &Pane) -> Result<(), TmuxError> {
         for kill in [["kill-session", "-t", &pane.session_id], ["kill-pane", "-t", &pane.pane_id]] {
             match self.call().args(kill).run_ok().await {
                 Ok(_) => {}

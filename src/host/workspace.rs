@@ -39,8 +39,10 @@ pub enum Left {
     Removed,
     /// It stays, with the reason.
     Kept(String),
-    /// It was not there.
+    /// None was made.
     Nothing,
+    /// Somebody took it away before: nobody knows what was in it.
+    Gone,
 }
 
 /// The clones that somebody works on.
@@ -69,8 +71,8 @@ impl Workspaces {
     /// else in one that is made at its start.
     pub fn settle(&self, record: &mut SessionRecord) {
         let item = &record.work_item.reference;
-        let clone = self.places.clone_of(&item.repo);
         let found = [false, true].into_iter().find_map(|foreign| {
+            let clone = self.places.clone_of(&item.repo, foreign);
             let path = self.places.tree_of(item, foreign);
             check(&path, &clone).is_ok().then_some((path, foreign))
         });
@@ -82,12 +84,16 @@ impl Workspaces {
 
     /// What is in a session's tree that is nowhere else, as far as is known
     /// without asking the origin; `None` when it is not there.
-    pub async fn look(&self, record: &SessionRecord) -> Result<Option<Survey>, WorkspaceError> {
-        let clone = self.places.clone_of(&record.work_item.reference.repo);
+    pub async fn look(
+        &self,
+        record: &SessionRecord,
+        tree: &WorkTree,
+    ) -> Result<Option<Survey>, WorkspaceError> {
+        let clone = self.places.clone_of(&record.work_item.reference.repo, tree.foreign);
         match check(&record.cwd, &clone) {
             Err(WorkspaceError::Gone { .. }) => Ok(None),
             Err(error) => Err(error),
-            Ok(()) => survey(&self.git, &record.cwd).await.map(Some),
+            Ok(()) => survey(&self.git, &record.cwd, tree.branch.as_deref()).await.map(Some),
         }
     }
 
@@ -100,10 +106,12 @@ impl Workspaces {
         tree: &WorkTree,
         others: &[SessionRecord],
     ) -> Result<(WorkTree, PathBuf), WorkspaceError> {
-        let clone = self.places.clone_of(&record.work_item.reference.repo);
+        let item = &record.work_item.reference;
         let is_taken = |path: &Path| {
             let taken = |other: &&SessionRecord| {
-                other.cwd == path && other.status.is_live() && other.slug() != record.slug()
+                other.cwd.starts_with(path)
+                    && other.status.is_live()
+                    && other.slug() != record.slug()
             };
             others.iter().find(taken).map_or(Ok(()), |other| {
                 let (path, other) = (path.to_path_buf(), other.work_item.reference.short());
@@ -112,40 +120,51 @@ impl Workspaces {
         };
         if tree.made {
             is_taken(&record.cwd)?;
-            return check(&record.cwd, &clone)
+            return check(&record.cwd, &self.places.clone_of(&item.repo, tree.foreign))
                 .map(|()| (WorkTree { kept: None, ..tree.clone() }, record.cwd.clone()));
         }
         let workspace = self.config.get().routing.workspace.clone();
+        let url = url_of(&item.repo, workspace.clone);
+        let clone = self.places.clone_of(&item.repo, false);
         let _one = lock(&self.clones, &clone).await?;
         let on = RepoClone { git: &self.git, dir: &clone };
-        on.on_demand(&url_of(&record.work_item.reference.repo, workspace.clone)).await?;
-        let item = &record.work_item.reference;
+        on.on_demand(&url).await?;
         let refs = self.git.ls_remote(&clone, item.number).await.map_err(|source| {
             failed(format!("could not ask for the refs of {}", item.repo), source)
         })?;
         let origin = Origin::parse(&refs, item.number);
-        let head = head_of(item, &origin, tree.branch.as_deref(), workspace.forks)?;
+        let (known, told) = (tree.branch.as_deref(), tree.told.as_ref());
+        let head = head_of(item, &origin, known, told, workspace.forks)?;
         let foreign = matches!(head, Head::Fork { .. });
         let path = self.places.tree_of(item, foreign);
         is_taken(&path)?;
-        on.add_tree(&path, &head).await?;
+        if foreign {
+            let clone = self.places.clone_of(&item.repo, true);
+            let _one = lock(&self.clones, &clone).await?;
+            let on = RepoClone { git: &self.git, dir: &clone };
+            on.on_demand(&url).await?;
+            on.add_tree(&path, &head).await?;
+        } else {
+            on.add_tree(&path, &head).await?;
+        }
         let branch = Some(head.branch().to_owned());
-        Ok((WorkTree { branch, made: true, foreign, kept: None }, path))
+        let told = tree.told.clone();
+        Ok((WorkTree { branch, made: true, foreign, kept: None, lost: false, told }, path))
     }
 
     /// Takes a closed session's tree away when all that is in it is elsewhere.
     pub async fn release(&self, record: &SessionRecord, tree: &WorkTree) -> Left {
-        let clone = self.places.clone_of(&record.work_item.reference.repo);
+        let clone = self.places.clone_of(&record.work_item.reference.repo, tree.foreign);
         let path = &record.cwd;
         if !tree.made {
             return Left::Nothing;
         }
         match check(path, &clone) {
-            Err(WorkspaceError::Gone { .. }) => return Left::Nothing,
+            Err(WorkspaceError::Gone { .. }) => return Left::Gone,
             Err(error) => return Left::Kept(error.to_string()),
             Ok(()) => {}
         }
-        match self.take_away(record, path, &clone).await {
+        match self.take_away(record, tree, &clone).await {
             Ok(left) => left,
             Err(error) => Left::Kept(error.to_string()),
         }
@@ -159,13 +178,15 @@ impl Workspaces {
         match &left {
             Left::Removed => tracing::info!(%item, "the work tree was taken away"),
             Left::Kept(why) => tracing::info!(%item, why, "the work tree stays"),
-            Left::Nothing => {}
+            Left::Gone => tracing::warn!(%item, "the work tree was gone already"),
+            Left::Nothing => return,
         }
         let noted = registry.update(&record.slug(), |record| {
             let Some(tree) = &mut record.work_tree else { return };
+            tree.lost = left == Left::Gone;
             (tree.made, tree.kept) = match left {
                 Left::Kept(why) => (true, Some(why)),
-                Left::Removed | Left::Nothing => (false, None),
+                Left::Removed | Left::Gone | Left::Nothing => (false, None),
             };
         });
         if let Err(error) = noted {
@@ -176,9 +197,10 @@ impl Workspaces {
     async fn take_away(
         &self,
         record: &SessionRecord,
-        path: &Path,
+        tree: &WorkTree,
         clone: &Path,
     ) -> Result<Left, WorkspaceError> {
+        let path = record.cwd.as_path();
         let _one = lock(&self.clones, clone).await?;
         let mut pulls: Vec<u64> = record
             .pull_requests
@@ -188,7 +210,7 @@ impl Workspaces {
             .collect();
         pulls.push(record.work_item.reference.number);
         let stale = RepoClone { git: &self.git, dir: clone }.refresh(&pulls).await.err();
-        let mut found = survey(&self.git, path).await?;
+        let mut found = survey(&self.git, path, tree.branch.as_deref()).await?;
         found.stale = stale.map(|error| said(&error));
         if let Some(why) = found.keeps() {
             return Ok(Left::Kept(why));

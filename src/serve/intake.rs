@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
-use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
+use crate::base::ids::{Marker, WorkItem};
 use crate::base::random;
 use crate::base::text::{cap, visible};
-use crate::core::config::{LiveConfig, Routing, RunnerKind};
+use crate::core::config::LiveConfig;
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
 use crate::core::routing::{self, Action, Decision, OwnVoice, prompt};
-use crate::core::session::{RecordedItem, SessionRecord, SessionStatus, TOLD_CHECKS};
+use crate::core::session::{SessionRecord, SessionStatus};
 use crate::host::dispatch::DispatchHandle;
 use crate::host::workspace::Workspaces;
 use crate::state::inbox::{
@@ -29,6 +29,7 @@ use crate::state::registry::Registry;
 use super::sight::Sight;
 
 mod decided;
+mod keep;
 
 use decided::{Decided, closed_before, failed_to_start, gather, is_behind, left_over};
 
@@ -186,20 +187,26 @@ impl Intake {
             }
         };
         let item = message.item;
-        match self.registry.load(&item.slug()) {
+        let session = match self.registry.load(&item.slug()) {
             Ok(Some(session)) if message.text.is_some() && is_behind(&session, delivery) => {
                 return closed_before(delivery, &item);
             }
-            Ok(Some(_)) => {}
+            Ok(Some(session)) => session,
             Ok(None) => {
                 let detail = Some(item.short());
                 return Decided::ended(delivery, State::Ignored, Reason::NoSession, detail);
             }
             Err(error) => return Decided::unreadable(delivery, &chain(&error)),
-        }
+        };
         let marker = Marker::new(random::bytes());
         let (prompt, action) = match &message.text {
-            Some(text) => (prompt::render_local(text, &item, &marker), RouteAction::Deliver),
+            Some(text) => {
+                let text = prompt::render_local(text, &item, &marker);
+                // Whatever an agent hears first comes with the standing instructions.
+                let begins = !session.conversation_started;
+                let text = if begins { prompt::with_rules(&text, &item) } else { text };
+                (text, RouteAction::Deliver)
+            }
             None => (String::new(), RouteAction::Close),
         };
         let (slug, now) = (item.slug(), message.now);
@@ -220,7 +227,11 @@ impl Intake {
             }
         };
         let routing = self.config.routing();
-        let view = self.sight.view(&self.inbox, &routing, &event, delivery);
+        let mut view = self.sight.view(&self.inbox, &routing, &event, delivery);
+        for (item, session) in view.sessions.iter_mut().filter(|(_, session)| session.begins) {
+            let slug = item.slug();
+            session.begins = !before.iter().any(|decided| decided.tells(&slug));
+        }
         let decision = routing::decide(&event, &routing, &view, &self.own_voice);
         let about = About {
             delivery: delivery.id.clone(),
@@ -277,7 +288,7 @@ impl Intake {
         if message.is_some() && session.as_ref().is_some_and(|s| is_behind(s, delivery)) {
             return closed_before(delivery, item);
         }
-        let is_first = is_start && session.is_none();
+        let is_first = decision.first;
         let marker = Marker::new(random::bytes());
         let prompt = message.map_or_else(String::new, |message| {
             prompt::render_with(&self.templates, message, item, &marker, &self.own_voice, is_first)
@@ -345,79 +356,5 @@ impl Intake {
             tracing::error!(%item, error = %chain(&error), "could not pause the session");
         }
         true
-    }
-
-    fn set_paused(&self, item: &WorkItem, paused: bool) -> Result<(), String> {
-        let change = |record: &mut SessionRecord| {
-            if paused {
-                record.pause(None);
-            } else {
-                record.resume();
-            }
-        };
-        self.registry.update(&item.slug(), change).map(drop).map_err(|error| chain(&error))
-    }
-
-    /// Makes the item's entry when it has none.
-    fn ensure(
-        &self,
-        item: &WorkItem,
-        title: Option<&str>,
-        url: Option<&str>,
-        routing: &Routing,
-    ) -> Result<(), String> {
-        if self.registry.load(&item.slug()).map_err(|error| chain(&error))?.is_some() {
-            return Ok(());
-        }
-        let recorded = RecordedItem {
-            reference: item.clone(),
-            title: title.map(|title| cap(title, 300)),
-            url: url.map(str::to_owned),
-        };
-        let mut record = SessionRecord::new(
-            recorded,
-            routing.default_harness.clone(),
-            HarnessSessionId::uuid(random::bytes()),
-            self.project.join(&routing.spawn_workdir),
-            routing.runner,
-            self.clock.now(),
-        );
-        if let Some(workspaces) = &self.workspaces {
-            workspaces.settle(&mut record);
-        }
-        if routing.runner == RunnerKind::Tmux {
-            record.view = routing.tmux.view;
-            record.tmux_socket.clone_from(&routing.tmux.socket);
-        }
-        self.registry.save(&record).map_err(|error| chain(&error))
-    }
-
-    /// Remembers what the decision asks to remember, after it is on disk: a
-    /// decision that was not put down is made again, and must find what the
-    /// first one found.
-    fn keep(&self, item: &WorkItem, decision: Decision) -> Result<(), String> {
-        if let Action::Start(message) = &decision.action {
-            let url = decision.url.as_deref();
-            self.ensure(item, message.title(), url, &self.config.routing())?;
-        }
-        if decision.link.is_none() && decision.told_check.is_none() {
-            return Ok(());
-        }
-        let result = self.registry.update(&item.slug(), |record| {
-            if let Some(link) = decision.link
-                && !record.pull_requests.contains(&link.pr)
-            {
-                record.pull_requests.push(link.pr);
-            }
-            if let Some(check) = decision.told_check {
-                record.told_checks.push(check);
-                let surplus = record.told_checks.len().saturating_sub(TOLD_CHECKS);
-                record.told_checks.drain(..surplus);
-            }
-        });
-        if let Err(error) = result {
-            tracing::warn!(%item, error = %chain(&error), "could not update the session");
-        }
-        Ok(())
     }
 }

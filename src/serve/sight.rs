@@ -65,13 +65,18 @@ impl Sight {
             });
             view.heads.insert(check.sha.clone(), heads);
         }
-        for record in records.into_values() {
+        let mut waiting = None;
+        for (slug, record) in records {
+            let begins = !record.conversation_started
+                && !waiting
+                    .get_or_insert_with(|| inbox.waiting().unwrap_or_default())
+                    .contains_key(&slug);
             let item = record.work_item.reference;
             for pr in record.pull_requests {
                 view.links.insert(pr, item.clone());
             }
             view.told_checks.extend(record.told_checks);
-            view.sessions.insert(item, SessionView { status: record.status });
+            view.sessions.insert(item, SessionView { status: record.status, begins });
         }
         view
     }

@@ -66,6 +66,11 @@ impl GitServer {
         bare
     }
 
+    /// The directory of a repository.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("{name}.git"))
+    }
+
     /// Makes a commit of one file, on no ref, and gives its name.
     pub fn commit(&self, name: &str, file: &str, text: &str, parent: Option<&str>) -> String {
         let bare = self.dir.path().join(format!("{name}.git"));

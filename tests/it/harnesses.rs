@@ -269,6 +269,9 @@ async fn a_lost_conversation_is_begun_anew_and_the_agent_is_told(row: Row) {
     rig.is_delivered("c-2").await;
     assert_eq!(rig.conversation(), second);
     let told: Vec<_> = rig.prompts().iter().map(|prompt| prompt.contains(LOST)).collect();
+    for prompt in rig.prompts().iter().filter(|prompt| prompt.contains(LOST)) {
+        assert!(prompt.contains("You work on o/r#1 in this directory"), "{prompt}");
+    }
     assert_eq!(told, [false, true, false]);
     let (_, out, _) = rig.world.run(&["events", "c-1", "--json"]);
     assert!(out.contains("fresh-conversation"), "{out}");
@@ -542,6 +545,9 @@ async fn a_chat_that_is_lost_silently_is_told_with_the_next_prompt(runner: &'sta
     }
     assert_eq!(rig.conversation(), second);
     let told: Vec<_> = rig.prompts().iter().map(|prompt| prompt.contains(LOST)).collect();
+    for prompt in rig.prompts().iter().filter(|prompt| prompt.contains(LOST)) {
+        assert!(prompt.contains("You work on o/r#1 in this directory"), "{prompt}");
+    }
     assert_eq!(told, [false, false, true, false]);
 }
 

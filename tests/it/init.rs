@@ -227,6 +227,25 @@ fn every_answer_can_be_given_on_the_command_line() {
 }
 
 #[test]
+fn what_would_stall_the_first_start_is_said() {
+    let place = Place::new();
+    let init = |harness: &str, runner: &str| {
+        let args = ["init", "--yes", "--force", "--harness", harness, "--runner", runner];
+        place.run(&args).2
+    };
+    let err = init("claude", "tmux");
+    assert!(err.contains("Claude Code would begin with its first-run questions"), "{err}");
+    assert!(err.contains("would ask whether") && err.contains("--only claude.trust"), "{err}");
+    place.says("gemini", "echo 0.61.0");
+    let err = init("gemini", "tmux");
+    assert!(err.contains("gemini would begin by asking"), "{err}");
+    assert!(!err.contains("Claude Code would"), "{err}");
+    // Without a terminal nothing is asked.
+    let err = init("gemini", "process");
+    assert!(!err.contains("would begin by asking"), "{err}");
+}
+
+#[test]
 fn every_agent_whose_program_answers_is_found_and_the_first_is_taken() {
     let place = Place::new();
     // No agent of the host's own.

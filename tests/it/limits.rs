@@ -43,6 +43,9 @@ async fn above_the_most_sessions_a_start_waits_until_one_is_closed() {
         waits_for(&world, "arm-3", "sessions-full").await;
         arm(&world, 4).await;
         waits_for(&world, "arm-4", "sessions-full").await;
+        let (_, _, err) = world.run(&["sessions", "list"]);
+        let held = "`routing.maxSessions` (2) holds back the start of 2 sessions";
+        assert!(err.contains(held), "{err}");
         // Those that are open go on.
         let comment = payload::comment("o/r", 1, "alice", "Go on.");
         world.post("on", "issue_comment", &comment).await;

@@ -59,6 +59,7 @@ mod service;
 mod status;
 mod strangers;
 mod stream;
+mod stubborn;
 mod support;
 mod tidy;
 mod tmux;

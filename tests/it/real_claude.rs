@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::git_server::GitServer;
 use crate::injection::stage::Random;
 use crate::mock_api::MockApi;
 use crate::support::{World, eventually, payload};
@@ -413,6 +414,48 @@ async fn a_resting_draft_is_back_after_the_event_in_the_real_agent() {
 #[tokio::test]
 async fn a_resting_draft_is_back_after_the_event_in_the_older_real_agent() {
     draft(OLDER).await;
+}
+
+/// A user who had the trees trusted is asked in none of them.
+async fn work_tree(version: &str) {
+    let Some(path) = claude(version) else { return };
+    let mut rig = Rig::new(&path).await;
+    let server = GitServer::new().await;
+    server.repository("o/r");
+    server.stand_in_for_github(&rig.world.home);
+    let root = std::fs::canonicalize(&rig.world.home).unwrap().join("trees");
+    let config = std::fs::read_to_string(rig.world.config()).unwrap();
+    let workspace = format!(
+        "  defaultHarness: claude\n  workspace: {{enabled: true, root: {}}}\n",
+        root.display()
+    );
+    let config = config.replacen("  defaultHarness: claude\n", &workspace, 1);
+    assert!(config.contains("workspace:"), "{config}");
+    std::fs::write(rig.world.config(), config).unwrap();
+    let home = rig.world.home.join("claude");
+    let state = std::fs::read_to_string(home.join(".claude.json")).unwrap();
+    let project = rig.world.project.to_str().unwrap();
+    let state = state.replace(project, root.join("items").to_str().unwrap());
+    std::fs::write(home.join(".claude.json"), state).unwrap();
+    // What a session's environment holds counts: the rig's variables come later.
+    let file = rig.world.home.join(".claude.json");
+    std::os::unix::fs::symlink(home.join(".claude.json"), file).unwrap();
+    rig.world.start().await;
+    let labeled = payload::labeled("o/r", 1, "alice");
+    assert_eq!(rig.world.post("s", "issues", &labeled).await, 202);
+    rig.reaches("s", "delivered").await;
+    let screen = rig.screen();
+    assert!(!screen.contains("trust"), "{screen}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_agent_works_in_a_trusted_work_tree_unasked() {
+    work_tree(NEWER).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_real_agent_works_in_a_trusted_work_tree_unasked() {
+    work_tree(OLDER).await;
 }
 
 /// The first run with this in its state file; gives how the event ended or what it

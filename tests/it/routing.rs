@@ -39,8 +39,9 @@ fn config() -> Routing {
 
 /// The sessions of these issues, in this status.
 fn view(sessions: &[(u64, SessionStatus)]) -> View {
-    let sessions =
-        sessions.iter().map(|(number, status)| (item(*number), SessionView { status: *status }));
+    let sessions = sessions
+        .iter()
+        .map(|(number, status)| (item(*number), SessionView { status: *status, begins: false }));
     View { sessions: sessions.collect(), ..View::default() }
 }
 
@@ -344,8 +345,22 @@ fn a_link_is_found_once_and_then_stays() {
     view.links.clear();
     assert_eq!(line(&decide(&event, &config(), &view, &voice())), "deliver matched-by-link 5");
     // A session of the pull request's own was there first.
-    view.sessions.insert(item(2), SessionView { status: SessionStatus::Active });
+    view.sessions.insert(item(2), SessionView { status: SessionStatus::Active, begins: false });
     assert_eq!(line(&decide(&event, &config(), &view, &voice())), "deliver matched 2");
+}
+
+#[test]
+fn what_an_agent_hears_first_comes_with_the_items_own_text() {
+    let name = "handmade/issue_comment.created.on-linked-pull";
+    let event = event::parse("issue_comment", body(name).as_bytes()).unwrap();
+    for begins in [true, false] {
+        let mut view = active(1);
+        view.sessions.insert(item(1), SessionView { status: SessionStatus::Failed, begins });
+        let decision = decide(&event, &config(), &view, &voice());
+        assert_eq!(decision.first, begins);
+        let opened = message(&decision).fields.iter().any(|field| field.label == "opened by");
+        assert_eq!(opened, begins);
+    }
 }
 
 #[test]

@@ -116,7 +116,7 @@ async fn a_name_that_begins_another_reaches_only_itself() {
     let (ten, file) = world.recorder("o/r#10").await;
     assert_eq!(world.tmux.find("loop/o+r+1").await.unwrap(), None);
     let (one, _) = world.recorder("o/r#1").await;
-    world.tmux.kill(&one).await.unwrap();
+    world.tmux.end(&one).await.unwrap();
     assert!(matches!(
         world.tmux.paste(&one, &marker(1), "for one").await,
         Err(TmuxError::NotLive { .. })

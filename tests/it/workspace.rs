@@ -160,10 +160,84 @@ async fn what_a_fork_sent_is_not_worked_on_unless_that_is_allowed() {
     let again = payload::comment("o/r", 8, "alice", "Do.");
     world.post("again", "issue_comment", &again).await;
     world.reaches("again", "delivered").await;
+    // What failed was not heard: this is the first that the agent hears.
+    let heard = &world.taken("o+r+8")[0];
+    assert!(heard.contains("You work on o/r#8 in this directory"), "{heard}");
+    assert!(heard.contains("Please do it.") && heard.contains("Do."), "{heard}");
     let tree = tree(&world, 8);
     // Not below what an agent may be told to trust.
     assert!(tree.parent().unwrap().ends_with("forks"), "{}", tree.display());
     assert_eq!(git(&tree, &["rev-parse", "HEAD"]), head);
+    // Nor of a clone whose trees it may be told to trust.
+    let dir = git(&tree, &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+    assert!(dir.ends_with("clones/forks/o+r.git"), "{dir}");
+}
+
+/// `alice` puts the label `go` on a pull request of hers.
+fn pull(number: u64, branch: &str, sha: &str, repo: &str) -> Value {
+    let mut body = payload::labeled("o/r", number, "alice");
+    let mut pull = body["issue"].take();
+    let head = serde_json::json!({ "html_url": format!("https://github.com/{repo}") });
+    pull["head"] = serde_json::json!({ "ref": branch, "sha": sha, "repo": head });
+    pull["base"] = serde_json::json!({ "ref": "main", "repo": body["repository"].clone() });
+    body.as_object_mut().unwrap().remove("issue");
+    body["pull_request"] = pull;
+    body
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_branch_at_the_same_commit_is_not_the_pull_requests_own() {
+    let (world, server) = world(TREES).await;
+    let head = server.commit("o/r", "work", "second\n", None);
+    for name in ["develop", "topic", "copy"] {
+        server.set("o/r", &format!("refs/heads/{name}"), &head);
+    }
+    let main = git(&server.path("o/r"), &["rev-parse", "main"]);
+    for (number, at) in [(7, &head), (8, &head), (9, &main)] {
+        server.set("o/r", &format!("refs/pull/{number}/head"), at);
+    }
+    for (number, branch, at, repo, state, said) in [
+        (7, "develop", &head, "mallory/r", "failed", "fork-denied"),
+        (8, "topic", &head, "o/r", "delivered", ""),
+        (9, "main", &main, "o/r", "failed", "the repository's default branch"),
+        (10, "topic", &head, "o/r", "failed", "has no `refs/pull/10/head`"),
+    ] {
+        let id = format!("pull-{number}");
+        world.post(&id, "pull_request", &pull(number, branch, at, repo)).await;
+        let events = world.reaches(&id, state).await;
+        assert!(events.contains(said), "{number}: {events}");
+    }
+    assert_eq!(branch(&tree(&world, 8)), "topic");
+    assert_eq!(world.sessions(), ["loop/o+r+8"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_git_was_told_not_to_look_at_is_not_provably_clean() {
+    let (world, _server) = world(TREES).await;
+    for number in 1..=4 {
+        arm(&world, number, "delivered").await;
+    }
+    let trees: Vec<_> = (1..=4).map(|number| tree(&world, number)).collect();
+    for (tree, flag) in [(&trees[0], "--assume-unchanged"), (&trees[1], "--skip-worktree")] {
+        git(tree, &["update-index", flag, "README"]);
+        std::fs::write(tree.join("README"), "changed\n").unwrap();
+    }
+    // Work on the item's branch, which is not checked out any more.
+    std::fs::write(trees[2].join("new"), "x").unwrap();
+    git(&trees[2], &["add", "new"]);
+    git(&trees[2], &["commit", "--quiet", "-m", "work"]);
+    git(&trees[2], &["checkout", "--quiet", "--detach", "origin/main"]);
+    // Nobody knows what was in this one.
+    std::fs::remove_dir_all(&trees[3]).unwrap();
+    for number in 1..=4 {
+        close(&world, number).await;
+    }
+    let hidden = "kept: 1 file that git does not look at";
+    assert_eq!((holds(&world, 1).as_str(), holds(&world, 2).as_str()), (hidden, hidden));
+    let aside = "kept: 1 unpushed commit on its branch, which is not checked out";
+    assert_eq!(holds(&world, 3), aside);
+    assert_eq!(holds(&world, 4), "gone: it was deleted before the close");
+    assert!(trees[..3].iter().all(|tree| tree.is_dir()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -285,7 +359,19 @@ async fn a_directory_that_is_not_ours_is_neither_shared_nor_removed() {
     let (code, _, err) =
         world.run(&["sessions", "register", "o/r#2", "--cwd", first.to_str().unwrap()]);
     assert_eq!(code, 1, "{err}");
-    assert!(err.contains("is the work tree of o/r#1"), "{err}");
+    assert!(err.contains("is where the work trees of sessions are"), "{err}");
+    // Nor one that holds all of them.
+    let items = first.parent().unwrap();
+    for (dir, said) in [
+        (items, "is where the work trees of sessions are"),
+        (items.parent().unwrap(), "is where the work trees of sessions are"),
+        (&world.state_dir(), "is the work tree of o/r#1, or overlaps it"),
+    ] {
+        let (code, _, err) =
+            world.run(&["sessions", "register", "o/r#2", "--cwd", dir.to_str().unwrap()]);
+        let err = err.replace("\n  ", " ");
+        assert!(code == 1 && err.contains(said), "{}: {err}", dir.display());
+    }
     let own = world.home.join("own");
     std::fs::create_dir(&own).unwrap();
     assert_eq!(world.run(&["sessions", "register", "o/r#3", "--cwd", own.to_str().unwrap()]).0, 0);

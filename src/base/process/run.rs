@@ -36,7 +36,8 @@ impl Output {
     pub fn complaint(&self) -> String {
         let said = if self.stderr.is_empty() { &self.stdout } else { &self.stderr };
         let text = String::from_utf8_lossy(said);
-        let tail: Vec<_> = text.trim().lines().rev().take(3).collect();
+        let tail: Vec<_> =
+            text.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
         let tail = tail.into_iter().rev().map(visible).collect::<Vec<_>>().join(" / ");
         cap(&tail, 400)
     }

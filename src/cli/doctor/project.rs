@@ -5,25 +5,20 @@ use std::net::SocketAddr;
 
 use crate::cli::setup::Loaded;
 use crate::core::config::WebTerminal;
-use crate::core::workspace::Places;
 use crate::doctor::{InboxLook, Project, Webhook, Webhooks};
 use crate::serve::github::TOKENS;
 use crate::state::github::Memory;
 use crate::state::inbox::Inbox;
+
+use super::stalls::workdir_of;
 
 /// What a configuration says that is to be checked.
 pub(crate) fn project_of(loaded: &Loaded) -> Project {
     let Loaded { config, paths, .. } = loaded;
     let webhook = &config.webhooks.gh_webhook;
     let workspace = &config.routing.workspace;
-    let workdir = if workspace.enabled {
-        // All trees are below it, and one answer holds for all below.
-        Places::below(&paths.workspace(config)).own()
-    } else {
-        config.routing.spawn_workdir.clone()
-    };
     Project {
-        workdir: Some(workdir),
+        workdir: Some(workdir_of(config, paths)),
         state: Some(paths.dir.clone()),
         lock: Some(paths.lock()),
         control: Some(paths.control()),

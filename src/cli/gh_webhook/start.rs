@@ -15,6 +15,7 @@ use crate::base::process::Household;
 use crate::base::text::visible_lines;
 use crate::cli::Context;
 use crate::cli::background::Background;
+use crate::cli::doctor::stalls;
 use crate::cli::setup::Loaded;
 use crate::cli::tools::server_of;
 use crate::core::config::{GithubConfig, HarnessName, RunnerKind, variable_shown};
@@ -136,6 +137,7 @@ async fn foreground(
 ) -> Result<ExitCode, Failure> {
     start_log();
     let setup = Box::pin(check(context, args, loaded, read)).await?;
+    stalls::warn(context, &setup.config, &setup.paths).await?;
     let socket = setup.tmux.as_ref().and_then(|tmux| tmux.server().socket());
     let socket = socket.map(|path| path.to_string_lossy().into_owned());
     let place = place_of(setup.config.routing.runner.as_str(), socket.as_deref());

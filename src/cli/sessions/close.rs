@@ -169,7 +169,7 @@ async fn end_pane(context: &Context, loaded: &Loaded, slug: &Slug) -> Result<(),
         && pane.is_of(slug)
     {
         pane_log::keep(&loaded.paths, slug, &tmux, &pane).await;
-        tmux.kill(&pane).await.map_err(failed)?;
+        tmux.end(&pane).await.map_err(failed)?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ impl Row<'_> {
     /// What stands in it that is nowhere else, in a few words.
     fn holds(&self) -> String {
         match &self.found {
+            None if self.tree.lost => "gone: it was deleted before the close".to_owned(),
             None if self.tree.branch.is_some() => "taken away: it was clean".to_owned(),
             None => "not made yet".to_owned(),
             Some(Ok(None)) => "gone: it was deleted".to_owned(),
@@ -79,7 +80,7 @@ async fn look<'a>(
     if rows.iter().any(|row| row.tree.made) {
         let workspaces = tools::workspaces(context, loaded).await?;
         for row in rows.iter_mut().filter(|row| row.tree.made) {
-            row.found = Some(workspaces.look(row.record).await);
+            row.found = Some(workspaces.look(row.record, row.tree).await);
         }
     }
     Ok(rows)
@@ -97,6 +98,8 @@ fn json_of(row: &Row<'_>) -> Value {
         "exists": matches!(row.found, Some(Ok(Some(_)))),
         "changed": survey.map(|survey| survey.changed),
         "unpushed": survey.map(|survey| survey.unpushed),
+        "aside": survey.map(|survey| survey.aside),
+        "hidden": survey.map(|survey| survey.hidden),
         "underWay": survey.and_then(|survey| survey.under_way.clone()),
         "kept": row.tree.kept,
         "holds": row.holds(),

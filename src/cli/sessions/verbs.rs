@@ -12,6 +12,7 @@ use crate::base::random;
 use crate::core::config::{HarnessName, RunnerKind};
 use crate::core::harness::Harnesses;
 use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
+use crate::core::workspace::Places;
 use crate::serve::control::{self, NotDone, SessionVerb};
 
 /// Keep a session's events back, and leave its agent alone
@@ -124,6 +125,20 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
             .because(std::io::Error::from(error.kind()))
             .hint(format!("`{key}` names it"))
     })?;
+    let root = loaded.paths.workspace(&loaded.config);
+    if let Ok(root) = fs_err::canonicalize(&root)
+        && args.cwd.is_some()
+        && cwd.starts_with(&root)
+    {
+        let places = Places::below(&root);
+        if ![false, true].into_iter().any(|foreign| cwd == places.tree_of(&item, foreign)) {
+            let shown = visible(&cwd.display().to_string());
+            return Err(Failure::refused(format!(
+                "`{shown}`\n  is where the work trees of sessions are"
+            ))
+            .hint("name a directory of your own, or leave `--cwd` out"));
+        }
+    }
     let (short, repo) = (item.short(), item.repo.clone());
     let mut record = SessionRecord::new(
         RecordedItem { reference: item, title: None, url: None },

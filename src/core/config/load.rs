@@ -14,6 +14,7 @@ use super::values::{NO_PASSWORD, hinted, shown};
 use super::walk::{Fault, FaultKind, Found};
 
 mod args;
+mod declared;
 mod harnesses;
 mod syntax;
 
@@ -241,7 +242,17 @@ fn type_hint(found: &Found, expected: &str) -> Option<String> {
         (Found::Text(text), "a list") => {
             // What was written as on a command line is a word each.
             let words: Vec<_> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
-            Some(format!("write it as a list: `[{}]`", hinted(&words.join(", "))))
+            // A brace or the like would be read as YAML's own.
+            let is_plain = |c: char| c.is_alphanumeric() || "-_./~".contains(c);
+            let quoted = words.iter().map(|word| {
+                if word.chars().all(is_plain) {
+                    (*word).to_owned()
+                } else {
+                    format!("'{}'", word.replace('\'', "''"))
+                }
+            });
+            let quoted: Vec<_> = quoted.collect();
+            Some(format!("write it as a list: `[{}]`", hinted(&quoted.join(", "))))
         }
         (Found::Text(text), _) if text.parse::<u32>().is_ok() => {
             Some("leave out its quotes".to_owned())

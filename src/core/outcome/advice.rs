@@ -58,7 +58,7 @@ impl Reason {
                 "`the-loop sessions resume ITEM`; raise `routing.rateLimit` when it was no loop"
             }
             Self::SessionsFull => {
-                "`the-loop sessions close ITEM` of another, or raise `routing.maxSessions`"
+                "close another session (`the-loop sessions list`), or raise `routing.maxSessions`"
             }
             Self::MemoryLow => "free some memory, or lower `routing.memoryFloor`",
             Self::ForkDenied => "set `routing.workspace.forks: allow` where you trust the fork",

@@ -109,6 +109,16 @@ pub fn render_local(text: &str, item: &WorkItem, marker: &Marker) -> String {
     format!("{head}{}\n{tail}", body.trim_end_matches('\n'))
 }
 
+/// A prompt with the standing instructions below our first line, where no text of
+/// others is; as it is when it has them.
+pub fn with_rules(prompt: &str, item: &WorkItem) -> String {
+    let rules = standing(item);
+    match prompt.split_once('\n') {
+        Some((first, rest)) if !prompt.contains(&rules) => format!("{first}\n{rules}{rest}"),
+        _ => prompt.to_owned(),
+    }
+}
+
 fn first_line(kind: &str, item: &WorkItem, marker: &Marker) -> String {
     format!("[the-loop event {marker}] {kind} on {}\n", item.short())
 }

@@ -206,9 +206,10 @@ fn admit(
     arms: bool,
     message: impl FnOnce(bool) -> Message,
 ) -> Ruling {
-    if desk.view.sessions.contains_key(&place.target) {
+    if let Some(session) = desk.view.sessions.get(&place.target) {
         // Of one that started the session nothing may have arrived.
-        return Ok(Verdict::deliver(place, message(desk.view.again && arms)));
+        let first = session.begins || (desk.view.again && arms);
+        return Ok(Verdict::deliver(place, message(first)));
     }
     match desk.config.spawn_on_unmatched {
         SpawnPolicy::Never => Err(Reason::NoSession),

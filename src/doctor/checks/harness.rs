@@ -2,7 +2,7 @@
 //! is only read here.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fs_err as fs;
 use serde_json::Value;
@@ -12,6 +12,7 @@ use crate::base::failure::{bare, plain};
 use crate::base::text::{path_text, visible};
 use crate::core::config::HarnessName;
 use crate::core::platform::Remedy;
+use crate::doctor::claude_trust;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::repair::Repair;
 
@@ -22,17 +23,12 @@ pub(super) fn claude(scene: &Scene) -> Vec<Finding> {
     if scene.needs.harness != Some(HarnessName::Claude) {
         return Vec::new();
     }
-    // What a session's environment holds counts, not ours.
-    let passed = scene.env.passed_on();
-    let dir = passed.get(std::ffi::OsStr::new("CLAUDE_CONFIG_DIR")).map(PathBuf::from);
-    let Some(dir) = dir.or_else(|| scene.env.home().map(Path::to_path_buf)) else {
-        return Vec::new();
-    };
-    look(&dir.join(".claude.json"), scene.project.workdir.as_deref())
+    let Some(file) = claude_trust::file(&scene.env) else { return Vec::new() };
+    look(&file, scene.project.workdir.as_deref())
 }
 
 /// What Claude Code's file holds; nothing where it is not there.
-fn read(file: &Path) -> Result<Value, String> {
+pub(in crate::doctor) fn read(file: &Path) -> Result<Value, String> {
     let meta = match std::fs::metadata(file) {
         Err(error) if error.kind() == ErrorKind::NotFound && !file.is_symlink() => {
             return Ok(Value::Null);
@@ -101,9 +97,7 @@ fn look(file: &Path, workdir: Option<&Path>) -> Vec<Finding> {
     });
     let Some(workdir) = workdir else { return findings };
     let workdir = fs::canonicalize(workdir).unwrap_or_else(|_| workdir.to_path_buf());
-    let trusted = workdir.ancestors().any(|dir| {
-        state["projects"][dir.to_string_lossy().as_ref()]["hasTrustDialogAccepted"] == true
-    });
+    let trusted = claude_trust::trusts(&state, &workdir);
     let place = path_text(&workdir);
     findings.push(if trusted {
         Finding::new("claude.trust", Severity::Ok, format!("Claude Code trusts {place}"))

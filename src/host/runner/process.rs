@@ -22,6 +22,7 @@ use crate::base::random;
 use crate::core::config::{Identity, LiveConfig, RunnerKind};
 use crate::core::dispatch::{Delivered, Hosting, StartFailure};
 use crate::core::outcome::{Reason, State};
+use crate::core::routing::prompt::with_rules;
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
 use crate::host::agents::{Agents, Form};
@@ -101,6 +102,11 @@ impl ProcessRunner {
             self.note_failed(&record.slug(), &failure.detail);
         }
         started
+    }
+
+    /// The agents of this machine.
+    pub(super) fn agents(&self) -> &Agents {
+        &self.parts.agents
     }
 
     /// Lets in what an earlier receiver began, for its outcome: no new turn. Whoever
@@ -223,10 +229,14 @@ impl ProcessRunner {
         let turns = Turns::of(&self.parts.paths, slug);
         let mut left =
             turns.last_of(&delivery.id, &delivery.marker).map_err(|error| error.to_string())?;
-        let mut prompt = if self.load(slug)?.conversation_lost {
-            with_notice(&delivery.prompt)
-        } else {
+        let stored = self.load(slug)?;
+        let mut prompt = if stored.conversation_lost {
+            with_notice(&delivery.prompt, &delivery.item)
+        } else if stored.conversation_started {
             delivery.prompt.clone()
+        } else {
+            // What came before and had them was not heard.
+            with_rules(&delivery.prompt, &delivery.item)
         };
         let mut is_second = false;
         loop {
@@ -279,7 +289,7 @@ impl ProcessRunner {
                 Verdict::NoConversation if !is_second => {
                     is_second = true;
                     self.begin_anew(slug, &told).await?;
-                    prompt = with_notice(&delivery.prompt);
+                    prompt = with_notice(&delivery.prompt, &delivery.item);
                 }
                 Verdict::HasConversation if !is_second => {
                     // A person who was attached began it.
@@ -382,7 +392,7 @@ impl ProcessRunner {
             && let Some(pane) = tmux.find_of(slug).await.map_err(|error| chain(&error))?
             && pane.is_of(slug)
         {
-            tmux.kill(&pane).await.map_err(|error| chain(&error))?;
+            tmux.end(&pane).await.map_err(|error| chain(&error))?;
         }
         self.parts
             .registry

@@ -17,6 +17,7 @@ use crate::core::dispatch::{Batch, Delivered, Hosting, StartFailure};
 use crate::core::harness::Harness;
 use crate::core::inject::{Outcome, Progress};
 use crate::core::outcome::{Reason, State};
+use crate::core::routing::prompt::with_rules;
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::doctor::tool::Tool;
 use crate::host::agents::Agents;
@@ -224,12 +225,16 @@ impl TmuxRunner {
             Ok(told) => told,
             Err(why) => return Delivered::Broken(why),
         };
-        if self.has_lost(slug) {
+        let stored = self.parts.registry.load(slug).ok().flatten();
+        if stored.as_ref().is_some_and(|record| record.conversation_lost) {
             // The agent must know that it remembers nothing.
-            told.whole.prompt = with_notice(&told.whole.prompt);
+            told.whole.prompt = with_notice(&told.whole.prompt, &told.whole.item);
             if told.whole.state != State::Injecting {
                 self.tell_fresh(&told).await;
             }
+        } else if stored.is_some_and(|record| !record.conversation_started) {
+            // What came before and had them was not heard.
+            told.whole.prompt = with_rules(&told.whole.prompt, &told.whole.item);
         }
         let delivery = &told.whole;
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).get(slug).cloned();
@@ -329,7 +334,7 @@ impl TmuxRunner {
             && pane.is_of(slug)
         {
             pane_log::keep(&self.parts.paths, slug, &self.parts.tmux, &pane).await;
-            self.parts.tmux.kill(&pane).await.map_err(|error| chain(&error))?;
+            self.parts.tmux.end(&pane).await.map_err(|error| chain(&error))?;
         }
         self.parts
             .registry

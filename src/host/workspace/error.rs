@@ -4,7 +4,15 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::base::process::ExecError;
+use crate::base::text::{cap, visible};
 use crate::core::workspace::NoHead;
+
+/// What git says behind a cause, whatever that is.
+const ADVICE: [&str; 2] =
+    ["Please make sure you have the correct access rights", "and the repository exists."];
+/// How many lines and characters of git's are told.
+const LINES: usize = 3;
+const SAID: usize = 400;
 
 /// Why an item's tree could not be made or entered.
 #[derive(Debug, thiserror::Error)]
@@ -60,19 +68,53 @@ pub enum WorkspaceError {
 /// What git said, fit for one line.
 pub(super) fn said(error: &ExecError) -> String {
     match error {
-        ExecError::Failed { output, .. } => output.complaint(),
+        ExecError::Failed { output, .. } => {
+            words(&String::from_utf8_lossy(&output.stderr)).unwrap_or_else(|| output.complaint())
+        }
         other => other.to_string(),
     }
+}
+
+/// The lines of git that tell a cause, the last of them; nothing where there is none.
+fn words(said: &str) -> Option<String> {
+    let tells = |line: &&str| !line.is_empty() && !ADVICE.contains(line);
+    let lines: Vec<_> = said.lines().map(str::trim).filter(tells).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    let last: Vec<_> = last.iter().map(|line| visible(line)).collect();
+    (!last.is_empty()).then(|| cap(&last.join(" / "), SAID))
 }
 
 impl WorkspaceError {
     /// Whether the same may go well a moment later: the origin was out of reach.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Git { .. } | Self::Io { .. })
+        match self {
+            Self::Git { .. } | Self::Io { .. } => true,
+            Self::NoHead(why) => why.may_pass(),
+            Self::Gone { .. } | Self::NotOurs { .. } | Self::Taken { .. } => false,
+        }
     }
 }
 
 /// git failed at this.
 pub(super) fn failed(what: impl Into<String>, source: ExecError) -> WorkspaceError {
     WorkspaceError::Git { what: what.into(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_with_the_cause_is_told() {
+        let said = "git@github.com: Permission denied (publickey).\r\n\
+                    fatal: Could not read from remote repository.\n\n\
+                    Please make sure you have the correct access rights\n\
+                    and the repository exists.\n";
+        assert_eq!(
+            words(said).unwrap(),
+            "git@github.com: Permission denied (publickey). / \
+             fatal: Could not read from remote repository."
+        );
+        assert_eq!(words("\n"), None);
+    }
 }

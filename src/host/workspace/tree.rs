@@ -71,21 +71,44 @@ pub(super) async fn verify(
     Ok(())
 }
 
-/// What is in a tree that is nowhere else, as far as the clone knows.
-pub(super) async fn survey(git: &Git, path: &Path) -> Result<Survey, WorkspaceError> {
+/// What is in a tree that is nowhere else, as far as the clone knows. `branch` is the
+/// item's own.
+pub(super) async fn survey(
+    git: &Git,
+    path: &Path,
+    branch: Option<&str>,
+) -> Result<Survey, WorkspaceError> {
     let failed = |source| failed("could not look into the work tree", source);
     let status = ["status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none"];
     let changed = git.ask(path, status).await.map_err(failed)?.lines().count();
-    let unpushed =
-        ["rev-list", "--count", "HEAD", "--not", "--remotes=origin", "--glob=refs/the-loop/pull/*"];
-    let count = git.ask(path, unpushed).await.map_err(failed)?;
+    // A lower-case tag is `assume-unchanged`, an `S` `skip-worktree`: `git status` does
+    // not look at these.
+    let flags = git.ask(path, ["ls-files", "-v"]).await.map_err(failed)?;
+    let is_hidden = |line: &&str| line.starts_with(|tag: char| tag.is_lowercase() || tag == 'S');
+    let hidden = flags.lines().filter(is_hidden).count();
+    // What cannot be counted counts as unpushed.
+    let count = |said: String| said.parse().unwrap_or(usize::MAX);
+    let elsewhere = ["--not", "--remotes=origin", "--glob=refs/the-loop/pull/*"];
+    let of_head = ["rev-list", "--count", "HEAD"].into_iter().chain(elsewhere);
+    let unpushed = count(git.ask(path, of_head).await.map_err(failed)?);
+    let local = branch.map(|branch| format!("refs/heads/{branch}"));
+    let aside = match &local {
+        Some(local)
+            if git
+                .holds(path, ["show-ref", "--verify", "--quiet", local])
+                .await
+                .map_err(failed)? =>
+        {
+            let of_branch = ["rev-list", "--count", local].into_iter().chain(elsewhere);
+            count(git.ask(path, of_branch.chain(["HEAD"])).await.map_err(failed)?)
+        }
+        _ => 0,
+    };
     let admin = git.ask(path, ["rev-parse", "--absolute-git-dir"]).await.map_err(failed)?;
     let admin = Path::new(&admin);
     let under_way = UNDER_WAY
         .iter()
         .find(|(file, _)| admin.join(file).exists())
         .map(|(_, name)| (*name).to_owned());
-    // What cannot be counted counts as unpushed.
-    let unpushed = count.parse().unwrap_or(usize::MAX);
-    Ok(Survey { changed, unpushed, under_way, stale: None })
+    Ok(Survey { changed, unpushed, aside, hidden, under_way, stale: None })
 }

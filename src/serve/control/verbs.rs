@@ -63,7 +63,7 @@ pub enum VerbError {
         item: WorkItem,
     },
     /// The directory is the work tree of another item.
-    #[error("`{}` is the work tree of {}", cwd.display(), owner.short())]
+    #[error("`{}` is the work tree of {}, or overlaps it", cwd.display(), owner.short())]
     InAnothersTree {
         /// The directory.
         cwd: PathBuf,
@@ -187,7 +187,7 @@ pub fn apply(registry: &Registry, verb: &SessionVerb) -> Result<(), VerbError> {
             let mut others = others.into_values();
             let in_its_tree = |other: &SessionRecord| {
                 other.work_tree.as_ref().is_some_and(|tree| tree.made)
-                    && record.cwd.starts_with(&other.cwd)
+                    && (record.cwd.starts_with(&other.cwd) || other.cwd.starts_with(&record.cwd))
             };
             if let Some(other) = others.find(in_its_tree) {
                 let owner = other.work_item.reference;

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use the_loop::core::event::ParseError;
-use the_loop::core::routing::prompt::{MAX_BYTES, Templates, render_local, render_with};
+use the_loop::core::routing::prompt::{
+    MAX_BYTES, Templates, render_local, render_with, with_rules,
+};
 use the_loop::core::routing::{Field, Kind};
 
 use super::*;
@@ -73,6 +75,17 @@ fn a_message_from_this_machine_as_it_is_typed() {
     "#);
     let long = render_local(&"é".repeat(20_000), &item(1), &Marker::new([1; 16]));
     assert!(long.len() <= MAX_BYTES && long.contains("more characters]"), "{}", long.len());
+}
+
+#[test]
+fn the_standing_instructions_stand_below_our_first_line_and_once() {
+    let text = render_local("Hello.", &item(1), &Marker::new([1; 16]));
+    let with = with_rules(&text, &item(1));
+    let lines: Vec<_> = with.lines().collect();
+    assert_eq!(lines[0], text.lines().next().unwrap());
+    assert!(lines[1].starts_with("You work on codertocat/hello-world#1 in"), "{with}");
+    assert!(with.ends_with(text.split_once('\n').unwrap().1), "{with}");
+    assert_eq!(with_rules(&with, &item(1)), with);
 }
 
 #[test]

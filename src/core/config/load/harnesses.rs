@@ -7,10 +7,10 @@ use super::super::error::ConfigError;
 use super::super::locate::{What, locate};
 use super::super::model::{Config, DeclaredName, HarnessName};
 use super::super::suggest::nearest;
-use super::super::tree::Step;
+use super::super::tree::{Step, dotted};
 use super::super::values::shown;
 use super::super::{declarations, shipped};
-use super::{suggest, unknown_key};
+use super::{declared, suggest, unknown_key};
 
 pub(super) fn check(file: &Path, text: &str, config: &Config) -> Result<(), ConfigError> {
     let error = |path: &[Step], what: What, message: String| {
@@ -19,7 +19,12 @@ pub(super) fn check(file: &Path, text: &str, config: &Config) -> Result<(), Conf
     let key = |keys: &[&str]| -> Vec<Step> {
         keys.iter().map(|key| Step::Key((*key).to_owned())).collect()
     };
-    let declared = declarations(&config.harnesses);
+    let faulty = |of: Vec<Step>, fault: declared::Fault| {
+        let path = [of, fault.path].concat();
+        let message = format!("`{}`: {}", dotted(&path), fault.what);
+        error(&path, What::Value, message).hint(fault.hint)
+    };
+    let all = declarations(&config.harnesses);
     for name in config.harnesses.keys() {
         let path = key(&["harnesses", name.as_str()]);
         if HarnessName::BUILT_IN.iter().any(|built_in| built_in.as_str() == name.as_str()) {
@@ -29,7 +34,11 @@ pub(super) fn check(file: &Path, text: &str, config: &Config) -> Result<(), Conf
                        `routing.harnessArgs`",
             ));
         }
-        let whole = &declared[name];
+        let own = &config.harnesses[name];
+        if let Some(fault) = declared::fault(own) {
+            return Err(faulty(path, fault));
+        }
+        let whole = &all[name];
         if let Some(lacks) = whole.lacks() {
             let message = format!("the harness `{name}` is declared in part: {lacks}");
             let error = error(&path, What::Key(0), message);
@@ -39,9 +48,12 @@ pub(super) fn check(file: &Path, text: &str, config: &Config) -> Result<(), Conf
                 error.hint("docs/harnesses.md tells how to write a declaration")
             });
         }
+        if let Some(fault) = declared::at_ids(own, whole) {
+            return Err(faulty(path, fault));
+        }
     }
     let mut known: Vec<&str> = HarnessName::BUILT_IN.iter().map(HarnessName::as_str).collect();
-    known.extend(declared.keys().map(DeclaredName::as_str));
+    known.extend(all.keys().map(DeclaredName::as_str));
     known.sort_unstable();
     let is_known = |name: &HarnessName| known.contains(&name.as_str());
     let routing = &config.routing;

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::base::ids::{HarnessSessionId, Marker};
+use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
 use crate::base::text::{cap, visible};
 use crate::core::harness::{Harness, OneShotResult, Rendering};
 use crate::core::outcome::{Reason, State};
+use crate::core::routing::prompt::with_rules;
 use crate::state::turns::Turn;
 use crate::state::turns::output::{self, MAX_OUTPUT};
 
@@ -175,8 +176,10 @@ fn last_words(bytes: &[u8]) -> String {
 }
 
 /// The prompt for a fresh conversation, which the agent must know it is in. The
-/// notice stands below our first line, where no text of others is.
-pub(in crate::host::runner) fn with_notice(prompt: &str) -> String {
+/// notice stands below our first line, where no text of others is, and with it what
+/// the first prompt of any conversation has.
+pub(in crate::host::runner) fn with_notice(prompt: &str, item: &WorkItem) -> String {
+    let prompt = with_rules(prompt, item);
     let notice = "[the-loop: the earlier conversation about this item is lost; this is a fresh \
                   one. Read the item and its branch before you go on.]";
     match prompt.split_once('\n') {

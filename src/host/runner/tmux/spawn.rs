@@ -18,7 +18,7 @@ use crate::core::harness::Harness;
 use crate::core::inject::screen::{Activity, Reading, Screen};
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
-use crate::host::agents::Form;
+use crate::host::agents::{AgentFault, Form};
 use crate::host::tmux::{Look, NewSession, Pane, PaneState, TmuxError};
 
 use super::super::failure;
@@ -163,7 +163,7 @@ impl TmuxRunner {
         &self,
         slug: &Slug,
         record: &SessionRecord,
-    ) -> Result<PathBuf, String> {
+    ) -> Result<PathBuf, AgentFault> {
         let config = self.parts.config.get();
         let paths = &self.parts.paths;
         let invocation =
@@ -250,12 +250,6 @@ impl TmuxRunner {
         lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n")
     }
 
-    /// Whether the agent has lost a conversation and does not know it.
-    pub(super) fn has_lost(&self, slug: &Slug) -> bool {
-        let record = self.parts.registry.load(slug);
-        record.is_ok_and(|record| record.is_some_and(|record| record.conversation_lost))
-    }
-
     /// Says of deliveries that they go to a fresh conversation.
     pub(super) async fn tell_fresh(&self, told: &Told) {
         let why = "the agent had no conversation of this id any more";
@@ -278,8 +272,8 @@ impl TmuxRunner {
     }
 }
 
-fn not_started(error: String) -> NotReady {
-    NotReady::Failed(failure(Reason::StartFailed, error, false))
+fn not_started(fault: AgentFault) -> NotReady {
+    NotReady::Failed(failure(Reason::StartFailed, fault.detail, fault.may_pass))
 }
 
 fn read(harness: &Harness, look: &Look) -> Reading {
