@@ -310,7 +310,7 @@ fn a_configuration_that_is_a_link_to_nothing_is_named_and_none_above_is_taken() 
 fn an_agent_that_the_runner_cannot_host_is_noted_by_a_check() {
     let world = World::new("");
     let text = std::fs::read_to_string(world.config()).unwrap();
-    let agent = "harnesses:\n  plain:\n    program: /bin/true\n    oneShot: [-p]\n    resumeOneShot: [-p, '{id}']\n";
+    let agent = "harnesses:\n  plain:\n    program: /bin/true\n    oneShot: [-p, '{id}']\n    resumeOneShot: [-p, '{id}']\n";
     let text = text.replace("  runner: tmux\n", "  runner: tmux\n  defaultHarness: plain\n");
     std::fs::write(world.config(), format!("{text}{agent}")).unwrap();
     let (_, _, err) = world.run(&["config", "check"]);

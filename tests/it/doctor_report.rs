@@ -25,7 +25,8 @@ fn a_report_hides_what_an_install_command_and_a_broken_tool_say() {
         &place,
         "routing:\n  runner: process\n  defaultHarness: mine\nharnesses:\n  mine:\n    \
          program: no-such-agent-9\n    install: \"curl \
-         https://user:PASSWD9@acme.internal/get?token=QUERYTOK | sh\"\n",
+         https://user:PASSWD9@acme.internal/get?token=QUERYTOK | sh\"\n    \
+         oneShot: ['{id}']\n    resumeOneShot: ['{id}']\n",
     );
     for said in [
         "https://bob9:PW77@h/x?token=TOK55 refused",

@@ -468,7 +468,9 @@ fn what_a_killed_doctor_left_is_ended_by_the_next() {
     let place = Place::new();
     let mark = hold_up_paste(&place);
     let mut child = place.command("BIN", &["doctor", "--only", "tmux"]).spawn().unwrap();
-    wait_until("the paste is under way", || mark.exists());
+    // It waits, and starts nothing more.
+    let waits = || place.left_behind().iter().any(|left| left.contains(" wait-for x"));
+    wait_until("the paste is under way", || mark.exists() && waits());
     // Another one meanwhile takes nothing away from a living one.
     let left = place.left_behind();
     assert!(place.run(SYSTEM, &["doctor", "--only", "tmux"], &[]).status.success());
