@@ -240,7 +240,9 @@ async fn headless(name: &str, version: &str) {
     let told = rig.api.conversation();
     assert!(told.contains("Please do it") && told.contains("word-1."), "{told}");
     let (_, out, _) = rig.world.run(&["events", "c-1", "--json"]);
-    assert!(out.contains("\"accepted\""), "{out}");
+    // It keeps no record that we read: its result is the proof.
+    let proof = if name == "opencode" { "accepted-by-result" } else { "accepted" };
+    assert!(out.contains(&format!("\"{proof}\"")), "{out}");
 }
 
 #[tokio::test]

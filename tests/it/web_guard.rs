@@ -241,6 +241,8 @@ async fn a_port_that_is_taken_is_said_with_its_key() {
     );
     let (code, _, err) = world.run(&["gh-webhook", "start"]);
     assert_eq!(code, 1);
-    assert!(err.contains(&format!("could not listen on 127.0.0.1:{port}")), "{err}");
+    let said = err.split_whitespace().collect::<Vec<_>>().join(" ");
+    let what = format!("the web terminal cannot listen on 127.0.0.1:{port}: another program does");
+    assert!(said.contains(&what), "{err}");
     assert!(err.contains("`routing.webTerminal.port`"), "{err}");
 }

@@ -54,6 +54,10 @@ const TAKES_WITHIN: Duration = Duration::from_secs(30);
 const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 /// How long the last words of a program that has ended are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(300);
+/// How long whoever ended a session may take to write down why, and how often is
+/// looked.
+const WRITTEN_DOWN_WITHIN: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How often a ttyd that ended is replaced in a row, and what counts as a row.
 const TRIES: u32 = 5;
@@ -171,7 +175,7 @@ async fn relay(web: &Arc<Web>, slug: &Slug, may_type: bool, socket: WebSocket) {
             match stretch(web, &place, &mut to_browser, &mut from_browser).await {
                 Ok(End::Ttyd) => {}
                 Ok(end) => return end,
-                Err(StageError::NoSession) => return End::Session(how_it_went(web, slug)),
+                Err(StageError::NoSession) => return End::Session(how_it_went(web, slug).await),
                 Err(error) => {
                     tracing::warn!(%slug, error = %chain(&error), "a terminal was not opened");
                 }
@@ -206,17 +210,27 @@ async fn relay(web: &Arc<Web>, slug: &Slug, may_type: bool, socket: WebSocket) {
     let _ = tokio::time::timeout(CLOSES_WITHIN, goodbye).await;
 }
 
-/// How a session ended whose tmux session is gone.
-fn how_it_went(web: &Web, slug: &Slug) -> String {
-    let record = web.parts.registry.load(slug).ok().flatten();
-    match record {
-        Some(record) if record.status == SessionStatus::Closed => "the session was closed".into(),
-        Some(record) if record.is_headless() => "the session has no terminal".into(),
-        Some(record) => match record.failure {
-            Some(failure) => failure,
-            None => "its tmux session is gone".into(),
-        },
-        None => "the session was removed".into(),
+/// How a session ended whose tmux session is gone. Whoever closes one writes it down
+/// when its agent has ended: until then the cause is waited for.
+async fn how_it_went(web: &Web, slug: &Slug) -> String {
+    let end = tokio::time::Instant::now() + WRITTEN_DOWN_WITHIN;
+    loop {
+        let record = web.parts.registry.load(slug).ok().flatten();
+        return match record {
+            Some(record) if record.status == SessionStatus::Closed => {
+                "the session was closed".into()
+            }
+            Some(record) if record.is_headless() => "the session has no terminal".into(),
+            Some(record) => match record.failure {
+                Some(failure) => failure,
+                None if tokio::time::Instant::now() < end => {
+                    tokio::time::sleep(LOOK).await;
+                    continue;
+                }
+                None => "its tmux session is gone".into(),
+            },
+            None => "the session was removed".into(),
+        };
     }
 }
 
