@@ -279,9 +279,17 @@ fn escape_semicolon(argument: &OsString) -> OsString {
 fn is_absent(error: &ExecError) -> bool {
     let ExecError::Failed { output, .. } = error else { return false };
     let text = output.complaint();
-    ["no server running", "error connecting to", "can't find", "no such session", "lost server"]
-        .iter()
-        .any(|known| text.contains(known))
+    // The last is of a server that has no session (yet): it has just begun.
+    [
+        "no server running",
+        "error connecting to",
+        "can't find",
+        "no such session",
+        "lost server",
+        "no current target",
+    ]
+    .iter()
+    .any(|known| text.contains(known))
 }
 
 fn is_passing(complaint: &str) -> bool {

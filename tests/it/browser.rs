@@ -267,6 +267,11 @@ impl Browser {
         for entry in self.log("performance").await {
             let message: Value = serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
             let message = &message["message"];
+            // Of the browser's own making: the tab that it begins with.
+            let document = message["params"]["documentURL"].as_str().unwrap_or_default();
+            if document.starts_with("chrome") {
+                continue;
+            }
             let url = match message["method"].as_str().unwrap() {
                 "Network.requestWillBeSent" => &message["params"]["request"]["url"],
                 "Network.webSocketCreated" => &message["params"]["url"],

@@ -262,6 +262,19 @@ async fn without_a_server_there_are_no_panes() {
 }
 
 #[tokio::test]
+async fn a_server_without_a_session_has_no_panes_and_takes_one() {
+    let world = world().await;
+    // As one is that has just begun, or that a person keeps.
+    world.server.run(&["start-server", ";", "set-option", "-g", "exit-empty", "off"]);
+    assert_eq!(world.tmux.panes().await.unwrap(), []);
+    let pane = world.start("o/r#1", "cat").await.unwrap();
+    world.tmux.end(&pane).await.unwrap();
+    // And again, after the last one went.
+    assert_eq!(world.tmux.panes().await.unwrap(), []);
+    world.tmux.end(&pane).await.unwrap();
+}
+
+#[tokio::test]
 async fn two_hundred_pastes_at_once_never_cross() {
     let world = world().await;
     let (one, first) = world.recorder("octo-a/b#1").await;

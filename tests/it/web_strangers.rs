@@ -143,9 +143,8 @@ async fn what_others_wrote_is_text_on_every_page_and_nobody_else_is_asked() {
     assert!(requests.len() > 20, "{requests:?}");
     for url in requests {
         let (scheme, rest) = url.split_once(':').unwrap();
-        // Of its own making: the tab that it begins with.
-        let is_inner = matches!(scheme, "chrome" | "data");
-        assert!(is_inner || rest.starts_with(&format!("//{host}/")), "{url} was asked for");
+        // Of its own making: what it begins with.
+        assert!(scheme == "data" || rest.starts_with(&format!("//{host}/")), "{url} was asked for");
     }
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
