@@ -17,6 +17,7 @@ mod guests;
 mod panes;
 mod paste;
 mod scroll;
+mod server;
 mod typing;
 mod viewers;
 mod window;

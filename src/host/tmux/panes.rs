@@ -1,14 +1,13 @@
 //! Looking: which panes there are, and what one of them shows.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::base::ids::{Slug, WorkItem};
 
+use super::server::{is_vague, remind};
 use super::{CONVERSATION_OPTION, INSTANCE_OPTION, ITEM_OPTION, Tmux, TmuxError, is_absent};
 
 /// The pane of a session of ours.
@@ -102,10 +101,6 @@ const PANE_IS_DEAD: &str = "Pane is dead (";
 /// title, and after that the screen, whatever stands on that.
 const SCREEN_FOLLOWS: &str = "the-loop: the title and the screen: ";
 
-/// How often a server that was asked for its socket is tried, and how far apart.
-const CALLS: u32 = 20;
-const CALL_PAUSE: Duration = Duration::from_millis(25);
-
 /// The fields of a listing. The session's name comes last, because that of a
 /// stranger may hold anything.
 const FIELDS: usize = 16;
@@ -126,6 +121,15 @@ fn format() -> String {
 impl Tmux {
     /// Every pane of the server. No server is no panes.
     pub async fn panes(&self) -> Result<Vec<Pane>, TmuxError> {
+        let panes = self.listed().await?;
+        let vague = panes.iter().find(|pane| is_vague(&pane.state) && pane.item.is_some());
+        match vague {
+            Some(pane) if remind(&pane.server).await => self.listed().await,
+            _ => Ok(panes),
+        }
+    }
+
+    async fn listed(&self) -> Result<Vec<Pane>, TmuxError> {
         let call = self.call().args(["list-panes", "-a", "-F", &format()]);
         match call.run_ok().await {
             Ok(output) => Ok(output
@@ -137,25 +141,6 @@ impl Tmux {
             Err(source) if is_absent(&source) => Ok(Vec::new()),
             Err(source) => Err(TmuxError::Failed { verb: "list its panes", source }),
         }
-    }
-
-    /// Has the server of a pane make its socket again, where it lives on without
-    /// one; `true` when it can be reached afterwards.
-    pub async fn call_back(&self, pane: &Pane) -> bool {
-        let is_tmux = fs_err::read_to_string(format!("/proc/{}/comm", pane.server))
-            .is_ok_and(|name| name.starts_with("tmux"));
-        let Some(pid) = pane.server.parse().ok().and_then(Pid::from_raw) else { return false };
-        // The signal would end any other program that has this id by now.
-        if !is_tmux || kill_process(pid, Signal::USR1).is_err() {
-            return false;
-        }
-        for _ in 0..CALLS {
-            if self.panes().await.is_ok_and(|panes| panes.iter().any(|p| p.server == pane.server)) {
-                return true;
-            }
-            tokio::time::sleep(CALL_PAUSE).await;
-        }
-        false
     }
 
     /// The first pane of the session with exactly this name.
@@ -191,6 +176,14 @@ impl Tmux {
 
     /// What a pane shows now: its state and its screen, in one call.
     pub async fn look(&self, pane: &Pane) -> Result<Look, TmuxError> {
+        let look = self.looked(pane).await?;
+        if is_vague(&look.state) && remind(&pane.server).await {
+            return self.looked(pane).await;
+        }
+        Ok(look)
+    }
+
+    async fn looked(&self, pane: &Pane) -> Result<Look, TmuxError> {
         let filter = format!(
             "#{{&&:#{{==:#{{pane_id}},{}}},#{{==:#{{session_id}},{}}}}}",
             pane.pane_id, pane.session_id
@@ -318,8 +311,8 @@ pub const UNKNOWN_STATUS: &str = "an unknown status";
 
 /// How a pane's program has ended, from its exit code and its signal.
 pub(super) fn how_it_ended(status: &str) -> String {
-    // Before 3.3 there is no signal, where there is one no exit code, and now
-    // and then 3.3a has lost both.
+    // Before 3.3 there is no signal, where there is one no exit code; for a moment,
+    // or until the server is reminded, neither.
     match status.split_once('/').unwrap_or((status, "")) {
         ("", "") => UNKNOWN_STATUS.to_owned(),
         ("", signal) => format!("signal {signal}"),

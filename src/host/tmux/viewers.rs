@@ -10,7 +10,8 @@
 
 use super::guests::{CLIENTS, FLAGS, FOR_VIEWERS, Guest, Guests};
 use super::panes::how_it_ended;
-use super::{ExecError, Pane, Tmux, TmuxError, is_absent};
+use super::server::remind;
+use super::{ExecError, Pane, Tmux, TmuxError, UNKNOWN_STATUS, is_absent};
 use crate::base::ids::Slug;
 use crate::base::process::Invocation;
 
@@ -155,7 +156,14 @@ impl Tmux {
         match call.run_ok().await {
             Ok(output) => {
                 let text = output.stdout_text();
-                Ok((seen(&text, &pane.session_id, name), Guests::of(&text, name)))
+                let seen = seen(&text, &pane.session_id, name);
+                if let Seen::Shown(Sight { ended: Some(how), .. }) = &seen
+                    && how == UNKNOWN_STATUS
+                {
+                    // The next look tells.
+                    remind(&pane.server).await;
+                }
+                Ok((seen, Guests::of(&text, name)))
             }
             Err(source) if is_absent(&source) => Ok((Seen::Gone, Guests::default())),
             Err(source) => Err(TmuxError::Failed { verb: "look at a pane", source }),

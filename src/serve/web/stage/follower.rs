@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::Parts;
@@ -26,6 +27,9 @@ use crate::host::tmux::{self, Desk, Guests, Pane, Seen, Sight, Tmux, UNKNOWN_STA
 /// How often a pane is looked at although nothing was told: of the end of a
 /// program tmux tells nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long after the end of a program its status is waited for: it comes a moment
+/// later, or never.
+const STATUS_WITHIN: Duration = Duration::from_secs(2);
 /// How long a client of tmux may take to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 /// How many frames of keys may wait, and how many orders may be under way.
@@ -101,7 +105,9 @@ impl Follower {
                 }
                 if !shared.end.is_cancelled() {
                     // For how it ended.
-                    let _ = shared.look_once(&sender, &mut true).await;
+                    if let Some((seen, _)) = shared.see().await {
+                        shared.tell(seen, &sender).await;
+                    }
                     shared.end.cancel();
                 }
             };
@@ -202,13 +208,19 @@ impl Shared {
     /// Looks when something has changed, and now and then, until there is nothing
     /// more to see.
     async fn look(&self, sender: &watch::Sender<Sight>) {
-        let mut was_vague = false;
+        let mut vague_since: Option<Instant> = None;
         loop {
             let is_time = tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => true,
                 () = self.changed.notified() => false,
             };
-            let Some(guests) = self.look_once(sender, &mut was_vague).await else { return };
+            // A server that is busy; the next look tells.
+            let Some((seen, guests)) = self.see().await else { continue };
+            let waits_for_status = is_vague(&seen)
+                && vague_since.get_or_insert_with(Instant::now).elapsed() < STATUS_WITHIN;
+            if !waits_for_status && !self.tell(seen, sender).await {
+                return;
+            }
             let put_right = self.tmux.put_right(&guests, &self.pane, &self.name).await;
             if let Err(error) = put_right {
                 tracing::debug!(error = %chain(&error), "a client stays where it should not be");
@@ -219,51 +231,36 @@ impl Shared {
         }
     }
 
-    /// Looks at the pane and tells what is new; who is there, while there is
-    /// something to see.
-    async fn look_once(
-        &self,
-        sender: &watch::Sender<Sight>,
-        was_vague: &mut bool,
-    ) -> Option<Guests> {
-        let (seen, guests) = match self.tmux.sight(&self.pane, &self.name).await {
-            Ok(seen) => seen,
-            // A server that is busy; the next look tells.
-            Err(error) => {
-                tracing::debug!(%error, "a pane was not seen");
-                return Some(Guests::default());
+    async fn see(&self) -> Option<(Seen, Guests)> {
+        let seen = self.tmux.sight(&self.pane, &self.name).await;
+        seen.inspect_err(|error| tracing::debug!(%error, "a pane was not seen")).ok()
+    }
+
+    /// Tells what is new; whether there will be more. Of a session that is gone
+    /// nothing is told: who looks asks why it is, when this ends.
+    async fn tell(&self, seen: Seen, sender: &watch::Sender<Sight>) -> bool {
+        let mut new = match seen {
+            Seen::Shown(new) => new,
+            Seen::Unshown => return false,
+            Seen::Gone => {
+                // The pane would live on in the viewers' session.
+                let _ = self.tmux.close_for_viewers(&self.name).await;
+                return false;
             }
         };
-        // The status comes a moment after the end, or never.
-        if let Seen::Shown(Sight { ended: Some(how), .. }) = &seen
-            && how == UNKNOWN_STATUS
-            && !std::mem::replace(was_vague, true)
-        {
-            return Some(guests);
-        }
-        let ended = match &seen {
-            Seen::Shown(sight) => {
-                sight.ended.as_ref().map(|how| format!("the agent has ended: {how}"))
-            }
-            Seen::Unshown => return None,
-            Seen::Gone => Some("its tmux session is gone".to_owned()),
-        };
+        new.ended = new.ended.map(|how| format!("the agent has ended: {how}"));
         sender.send_if_modified(|sight| {
-            let new = match &seen {
-                Seen::Shown(new) => Sight { ended: ended.clone(), ..new.clone() },
-                _ => Sight { ended: ended.clone(), ..sight.clone() },
-            };
             let is_new = *sight != new;
             *sight = new;
             is_new
         });
-        if seen == Seen::Gone {
-            // The pane would live on in the viewers' session.
-            let _ = self.tmux.close_for_viewers(&self.name).await;
-            return None;
-        }
-        Some(guests)
+        true
     }
+}
+
+/// Whether a program has ended, and its status is not known yet.
+fn is_vague(seen: &Seen) -> bool {
+    matches!(seen, Seen::Shown(Sight { ended: Some(how), .. }) if how == UNKNOWN_STATUS)
 }
 
 /// Whether a client was told that it is at another session now.
