@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::process::{
-    comment, configure, has_one_branch, label, prompts, script, transcripts, world,
+    comment, configure, had_a_turn, has_one_branch, label, prompts, script, transcripts, world,
 };
 use crate::support::{TmuxServer, World, eventually, payload};
 
@@ -144,11 +144,7 @@ async fn a_person_with_another_state_waits_for_the_turn_that_runs_and_holds_even
 #[tokio::test]
 async fn a_person_who_attached_while_no_receiver_ran_keeps_one_with_another_state_away() {
     let mut world = world("");
-    script(&world, json!({}));
-    world.start().await;
-    label(&world, "d-1").await;
-    world.reaches("d-1", "delivered").await;
-    world.end(Signal::TERM);
+    had_a_turn(&mut world).await;
     let person = Person::new();
     let elsewhere = world.home.join("elsewhere");
     person.types_with(&world, "p", &format!("XDG_STATE_HOME={}", elsewhere.display()));

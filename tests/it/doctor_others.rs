@@ -9,7 +9,7 @@ use the_loop::doctor::{github_cli, named};
 
 use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text, words};
 use crate::doctor_host::{DEMO, chmod, configure, doctor, mode, severity};
-use crate::install_faults::may_mount;
+use crate::install_places::may_mount;
 
 /// A place with the real ttyd installed by the-loop.
 fn with_ttyd() -> Place {

@@ -3,7 +3,7 @@
 
 use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text, words};
 use crate::doctor_host::{DEMO, chmod, configure, doctor};
-use crate::install_faults::may_mount;
+use crate::install_places::may_mount;
 
 const LEAKS: &[&str] = &[
     "PASSWD9",
@@ -201,4 +201,60 @@ fn a_folder_in_the_place_of_the_link_is_not_thrown_away() {
     assert!(said.contains("move it away: mv ") && theirs.is_dir(), "{said}");
     std::fs::remove_dir(&theirs).unwrap();
     assert!(place.run(SYSTEM, &install, &[]).status.success());
+}
+
+#[test]
+fn a_report_for_a_bug_holds_no_name_and_no_secret() {
+    let place = Place::new();
+    // A path that names the repository, and a project that does.
+    let secret = "webhooks:\n  ghWebhook:\n    secretFile: /x/octo7+hidden/y\n";
+    let project = place.path("home/work9");
+    std::fs::create_dir_all(project.join(".the-loop")).unwrap();
+    let config = project.join(".the-loop/config.yaml");
+    std::fs::write(&config, secret).unwrap();
+    let args = ["doctor", "--report", "--config", config.to_str().unwrap()];
+    let said = text(&place.run(SYSTEM, &args, &[]).stdout);
+    assert!(said.contains("the-loop") && !said.contains("work9"), "{said}");
+    configure(
+        &place,
+        &format!(
+            "{secret}routing:\n  authorizedUsers: [mallory7]\n  repositories: [octo7/hidden]\n"
+        ),
+    );
+    let more = [("USER", "alice77"), ("THE_LOOP_GH_WEBHOOK_SECRET", "s3cret-s3cret")];
+    let output = place.run(SYSTEM, &["doctor", "--report"], &more);
+    let said = text(&output.stdout);
+    let home = place.path("home");
+    for hidden in
+        ["alice77", "s3cret-s3cret", "mallory7", "octo7", "hidden", home.to_str().unwrap()]
+    {
+        assert!(!said.contains(hidden), "{hidden}: {said}");
+    }
+    assert!(said.contains("1 user, 1 repository") && said.contains("tmux"), "{said}");
+}
+
+#[test]
+fn a_report_on_a_broken_configuration_tells_the_place_and_none_of_its_words() {
+    let place = Place::new();
+    let project = place.path("home/work9");
+    std::fs::create_dir_all(project.join(".the-loop")).unwrap();
+    let config = project.join(".the-loop/config.yaml");
+    let args = ["doctor", "--report", "--config", config.to_str().unwrap()];
+    for (text_of, place_of) in [
+        ("routing:\n  authorizedUsers: [mallory7, {octo7: hidden}]\n", "config.yaml:2:31"),
+        ("routing:\n  runner: mallory7\n", "config.yaml:2:11"),
+        ("routing:\n  mallory7: hidden\n", "config.yaml:2:3"),
+        ("routing:\n  repositories: [octo7/hidden\n", "config.yaml:"),
+        ("routing: {repositories: ['octo7/hidden', 'mallory7']}\n", "config.yaml:1:"),
+    ] {
+        std::fs::write(&config, text_of).unwrap();
+        let more = [("THE_LOOP_GH_WEBHOOK_SECRET", "s3cret-s3cret")];
+        let output = place.run(SYSTEM, &args, &more);
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.replace("\n            ", "").contains(place_of), "{said}");
+        for hidden in ["mallory7", "octo7", "hidden", "work9", "s3cret"] {
+            assert!(!said.contains(hidden), "{hidden}: {said}");
+        }
+    }
 }

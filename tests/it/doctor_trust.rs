@@ -12,7 +12,7 @@ use crate::doctor::{
     Place, SYSTEM, finding, hold_up_paste, json, test_tool, text, wait_until, words,
 };
 use crate::doctor_host::{chmod, doctor, severity};
-use crate::install_faults::may_mount;
+use crate::install_places::may_mount;
 
 /// Another user than root, where this is root.
 const OTHER: u32 = 65534;

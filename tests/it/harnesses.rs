@@ -4,183 +4,22 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use crate::process::{comment, label, put_into_the_queue};
-use crate::support::{World, eventually};
+use crate::support::eventually;
 
 use self::homes::the_users_files_stay_as_they_are;
+use self::rig::{Rig, Row};
 
+mod cursor;
 mod homes;
-
-const CLAUDE: &str = env!("CARGO_BIN_EXE_fake-harness");
-const OTHERS: &str = env!("CARGO_BIN_EXE_fake-agent");
+mod rig;
 
 /// A line of the notice that a fresh conversation begins with.
 const LOST: &str = "the earlier conversation about this item is lost";
-
-/// One harness in one runner.
-#[derive(Clone, Copy)]
-pub struct Row {
-    pub harness: &'static str,
-    pub runner: &'static str,
-}
-
-impl Row {
-    /// Whether it can say that it has no such conversation.
-    fn can_refuse(self) -> bool {
-        // Cursor's begins another silently; what the demo's says is not a double's.
-        self.harness != "cursor"
-    }
-
-    /// Whether it refuses to begin a conversation that it has.
-    fn minds_a_repeat(self) -> bool {
-        matches!(self.harness, "claude" | "gemini" | "copilot")
-    }
-
-    /// Whether a headless turn that is cut off has told that it took the prompt.
-    fn tells_headless(self) -> bool {
-        matches!(self.harness, "claude" | "codex" | "gemini" | "copilot")
-    }
-}
-
-pub struct Rig {
-    pub world: World,
-    row: Row,
-}
-
-impl Rig {
-    /// A world in which the harness is a double.
-    fn new(row: Row, routing: &str) -> Self {
-        let mut world = World::new("");
-        let bin = world.home.join("bin");
-        std::fs::create_dir_all(&bin).unwrap();
-        for name in ["codex", "gemini", "copilot", "opencode", "cursor-agent"] {
-            std::os::unix::fs::symlink(OTHERS, bin.join(name)).unwrap();
-        }
-        world.path = format!("{}:{}", bin.display(), world.path);
-        let routing = format!("defaultHarness: {}\n{routing}", row.harness);
-        let tools = format!("  claude:\n    path: {CLAUDE}\n");
-        world.configure_runner(row.runner, &routing, &tools);
-        let rig = Self { world, row };
-        if (row.harness, row.runner) == ("cursor", "tmux") {
-            // Its hooks stand in a file of the user's: only asked for.
-            let (code, out, err) = rig.world.run(&["doctor", "--fix", "--only", "agent.files"]);
-            assert_eq!(code, 0, "{out}{err}");
-        }
-        rig.script(json!({}));
-        rig
-    }
-
-    fn script(&self, mut script: Value) {
-        script["prompts"] = json!(self.world.home.join("prompts"));
-        for file in ["fake-harness.json", "fake-agent.json"] {
-            std::fs::write(self.world.project.join(file), script.to_string()).unwrap();
-        }
-    }
-
-    /// What the double noted, of prompts and else.
-    fn notes(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.world.home.join("prompts")).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-    }
-
-    fn prompts(&self) -> Vec<String> {
-        let text = |note: &Value| note["prompt"].as_str().map(str::to_owned);
-        self.notes().iter().filter_map(text).collect()
-    }
-
-    fn show(&self) -> Value {
-        let (_, out, err) = self.world.run(&["sessions", "show", "o/r#1", "--json"]);
-        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"))
-    }
-
-    fn conversation(&self) -> String {
-        self.show()["harnessSessionId"].as_str().unwrap().to_owned()
-    }
-
-    /// The last step of a delivery: state, reason, detail.
-    async fn ends(&self, id: &str) -> (String, String, String) {
-        let mut last = String::new();
-        let begin = Instant::now();
-        loop {
-            let (_, out, _) = self.world.run(&["events", id, "--json"]);
-            let value: Value = serde_json::from_str(&out).unwrap_or_default();
-            let delivery = &value["deliveries"][0];
-            let state = delivery["state"].as_str().unwrap_or_default().to_owned();
-            if !["", "received", "queued", "injecting"].contains(&state.as_str()) {
-                let step = delivery["steps"].as_array().unwrap().last().unwrap().clone();
-                let text = |key: &str| step[key].as_str().unwrap_or_default().to_owned();
-                return (state, text("reason"), text("detail"));
-            }
-            assert!(begin.elapsed() < Duration::from_secs(40), "{id} does not end: {last}");
-            last = format!("{out}\n{}", self.screen());
-            tokio::time::sleep(Duration::from_millis(40)).await;
-        }
-    }
-
-    async fn is_delivered(&self, id: &str) {
-        let (state, reason, detail) = self.ends(id).await;
-        assert_eq!(state, "delivered", "{id}: {reason}: {detail}\n{}", self.screen());
-    }
-
-    fn screen(&self) -> String {
-        self.world.tmux.run(&["capture-pane", "-p", "-t", "=loop/o+r+1:"])
-    }
-
-    fn is_in_tmux(&self) -> bool {
-        self.row.runner == "tmux"
-    }
-
-    /// The process of the agent, where one lives.
-    fn agent(&self) -> Option<Pid> {
-        let pid = if self.is_in_tmux() {
-            self.world.tmux.run(&["display-message", "-p", "-t", "=loop/o+r+1:", "#{pane_pid}"])
-        } else {
-            let turns = std::fs::read_dir(self.world.state_dir().join("turns/o+r+1")).ok()?;
-            let last = turns.map(|turn| turn.unwrap().path()).max()?;
-            let claim = std::fs::read(last.join("claim.json")).ok()?;
-            serde_json::from_slice::<Value>(&claim).ok()?["pid"].to_string()
-        };
-        Pid::from_raw(pid.trim().parse().ok()?)
-    }
-
-    /// Kills the agent and waits until tmux knows.
-    async fn kill_agent(&self) {
-        if !self.is_in_tmux() {
-            return;
-        }
-        kill_process(self.agent().unwrap(), Signal::KILL).unwrap();
-        eventually("the pane is dead", async || {
-            let dead = self.world.tmux.run(&["list-panes", "-a", "-F", "#{pane_dead}"]);
-            dead.contains('1').then_some(())
-        })
-        .await;
-    }
-
-    /// No hook failed, and none said something that the agent did not ask for.
-    fn no_hook_was_felt(&self) {
-        let felt: Vec<_> =
-            self.notes().into_iter().filter(|note| note.get("hook").is_some()).collect();
-        assert!(felt.is_empty(), "{felt:?}");
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        // A headless agent that outlives its receiver would outlive the test.
-        let has_started = self.world.home.join(".local").exists();
-        if !self.is_in_tmux()
-            && has_started
-            && let Some(agent) = self.agent()
-        {
-            let _ = kill_process(agent, Signal::KILL);
-        }
-    }
-}
 
 async fn each_event_reaches_one_conversation(row: Row) {
     let mut rig = Rig::new(row, "");
@@ -510,87 +349,6 @@ table! {
     copilot_in_tmux: "copilot" in "tmux";
     copilot_headless: "copilot" in "process";
     opencode_headless: "opencode" in "process";
-}
-
-const CURSOR: Row = Row { harness: "cursor", runner: "tmux" };
-
-#[tokio::test]
-async fn an_older_cursor_is_not_given_what_it_would_refuse() {
-    let mut rig = Rig::new(CURSOR, "");
-    rig.script(json!({ "version": "2026.06.15-abc" }));
-    rig.world.start().await;
-    label(&rig.world, "d-1").await;
-    rig.is_delivered("d-1").await;
-}
-
-async fn a_chat_that_is_lost_silently_is_told_with_the_next_prompt(runner: &'static str) {
-    let mut rig = Rig::new(Row { harness: "cursor", runner }, "");
-    rig.world.start().await;
-    label(&rig.world, "d-1").await;
-    rig.is_delivered("d-1").await;
-    let first = rig.conversation();
-    rig.script(json!({ "mode": "refuses-resume" }));
-    rig.kill_agent().await;
-    comment(&rig.world, "c-1", "go on.").await;
-    rig.is_delivered("c-1").await;
-    let second = rig.conversation();
-    assert_ne!(second, first);
-    let (_, out, _) = rig.world.run(&["sessions", "show", "o/r#1"]);
-    let said = out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("began another"), "{out}");
-    rig.script(json!({}));
-    for id in ["c-2", "c-3"] {
-        comment(&rig.world, id, "and on.").await;
-        rig.is_delivered(id).await;
-    }
-    assert_eq!(rig.conversation(), second);
-    let told: Vec<_> = rig.prompts().iter().map(|prompt| prompt.contains(LOST)).collect();
-    for prompt in rig.prompts().iter().filter(|prompt| prompt.contains(LOST)) {
-        assert!(prompt.contains("You work on o/r#1 in this directory"), "{prompt}");
-    }
-    assert_eq!(told, [false, false, true, false]);
-}
-
-#[tokio::test]
-async fn a_chat_that_cursor_lost_is_told_in_tmux() {
-    a_chat_that_is_lost_silently_is_told_with_the_next_prompt("tmux").await;
-}
-
-#[tokio::test]
-async fn a_chat_that_cursor_lost_is_told_headless() {
-    a_chat_that_is_lost_silently_is_told_with_the_next_prompt("process").await;
-}
-
-#[tokio::test]
-async fn an_id_that_cannot_be_one_starts_nothing() {
-    let mut rig = Rig::new(CURSOR, "");
-    rig.script(json!({ "creates": "--yolo" }));
-    rig.world.start().await;
-    label(&rig.world, "d-1").await;
-    let (state, reason, detail) = rig.ends("d-1").await;
-    assert_eq!((state.as_str(), reason.as_str()), ("failed", "start-failed"), "{detail}");
-    assert!(detail.contains("`cursor` named no conversation, but said `--yolo`"), "{detail}");
-    assert!(rig.world.sessions().is_empty());
-}
-
-#[tokio::test]
-async fn a_file_of_the_users_is_changed_only_when_that_is_asked_for_and_shown() {
-    let rig = Rig::new(CURSOR, "");
-    let file = rig.world.home.join(".cursor/hooks.json");
-    let before = "{\"version\": 1, \"hooks\": {\"stop\": [{\"command\": \"mine\"}]}}";
-    std::fs::write(&file, before).unwrap();
-    // Nothing would be proven without our hooks: said before the port is bound.
-    let (code, _, err) = rig.world.run(&["gh-webhook", "start"]);
-    assert_eq!(code, 1, "{err}");
-    assert!(err.contains("the-loop doctor --fix --only agent.files"), "{err}");
-    let (_, out, err) = rig.world.run(&["doctor", "--fix", "--dry-run", "--only", "agent.files"]);
-    assert!(format!("{out}{err}").contains("beforeSubmitPrompt"), "{out}{err}");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
-    let (code, out, err) = rig.world.run(&["doctor", "--fix", "--only", "agent.files"]);
-    assert_eq!(code, 0, "{out}{err}");
-    let after: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    assert_eq!(after["hooks"]["stop"][0], json!({ "command": "mine" }));
-    assert_eq!(after["hooks"]["stop"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]

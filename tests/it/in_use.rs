@@ -4,8 +4,8 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::process::{comment, label, prompts, script, world};
-use crate::support::{World, eventually, unbroken};
+use crate::process::{comment, in_a_turn, label, script, world};
+use crate::support::{World, unbroken};
 
 /// Runs the program as somebody with another state: other variables, or another
 /// file over the same registry.
@@ -79,11 +79,7 @@ async fn a_sweep_of_the_registry_lets_no_second_receiver_in() {
 #[tokio::test]
 async fn a_turn_that_a_killed_receiver_left_keeps_those_with_another_state_away() {
     let mut world = world("");
-    let end = world.home.join("end");
-    script(&world, json!({ "endsAt": end }));
-    world.start().await;
-    label(&world, "d-1").await;
-    eventually("the turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
+    let end = in_a_turn(&mut world).await;
     world.end(Signal::KILL);
     for by in WAYS {
         let (code, _, err) = elsewhere(&world, by, &["gh-webhook", "start"]);

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use the_loop::doctor::install::InstallError;
 
 use crate::doctor::{Place, SYSTEM, result, test_tool, words};
+use crate::file_server::{Reply, Server};
 use crate::install::active;
-use crate::install_faults::{Reply, Server, build, install_it};
+use crate::install_faults::{build, install_it};
 
 const INSTALL: &[&str] = &["doctor", "--install", "ttyd"];
 

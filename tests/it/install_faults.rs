@@ -1,11 +1,8 @@
 //! Managed installs when something goes wrong on the way: servers that cut,
-//! stall and lie, kills at every step, targets that cannot be used, and versions
-//! that are in use.
+//! stall and lie, kills at every step, and versions that are in use.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -18,121 +15,10 @@ use the_loop::doctor::install::source::Source;
 use the_loop::doctor::install::store::Store;
 use the_loop::doctor::install::{Done, InstallError, Progress, install};
 use the_loop::doctor::{ToolId, find};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 
 use crate::doctor::{Place, SYSTEM, test_tool, text, wait_until, words};
-use crate::install::{GOOD, active, archive, bad_archives, folder, header, mode, pin, sha256};
-
-/// What a server sends for one request.
-pub(crate) struct Reply {
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
-    /// Sends nothing more and keeps the connection.
-    pub(crate) stalls: bool,
-    /// Sends a byte now and then, for as long as somebody listens.
-    pub(crate) drips: bool,
-}
-
-impl Reply {
-    /// The whole file announced, and the bytes up to `end` of it sent.
-    pub(crate) fn whole(file: &[u8], end: usize) -> Self {
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
-        Self { head, body: file[..end].to_vec(), stalls: false, drips: false }
-    }
-
-    /// What a server that knows ranges sends.
-    pub(crate) fn range(file: &[u8], start: Option<usize>, end: usize) -> Self {
-        let Some(start) = start else { return Self::whole(file, end) };
-        let head = format!(
-            "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {start}-{}/{}\r\n\
-             Content-Length: {}\r\n\r\n",
-            file.len() - 1,
-            file.len(),
-            file.len() - start,
-        );
-        Self { head, body: file[start..end].to_vec(), stalls: false, drips: false }
-    }
-
-    /// A head that does not end.
-    pub(crate) fn head_alone(file: &[u8]) -> Self {
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX: ", file.len());
-        Self { head, body: Vec::new(), stalls: false, drips: false }
-    }
-
-    pub(crate) fn status(line: &str) -> Self {
-        let head = format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n\r\n");
-        Self { head, body: Vec::new(), stalls: false, drips: false }
-    }
-}
-
-/// A server that does as told, request by request, and remembers the ranges
-/// that it was asked for.
-pub(crate) struct Server {
-    pub(crate) url: String,
-    asked: Arc<Mutex<Vec<Option<usize>>>>,
-    /// The paths that it was asked for.
-    pub(crate) paths: Arc<Mutex<Vec<String>>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Server {
-    pub(crate) async fn start(
-        script: impl Fn(usize, Option<usize>) -> Reply + Send + Sync + 'static,
-    ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let paths = Arc::new(Mutex::new(Vec::new()));
-        let (seen, path, script) = (asked.clone(), paths.clone(), Arc::new(script));
-        let task = tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let (seen, paths, script) = (seen.clone(), path.clone(), script.clone());
-                tokio::spawn(async move {
-                    let mut head = Vec::new();
-                    while !head.ends_with(b"\r\n\r\n") {
-                        let Ok(byte) = stream.read_u8().await else { return };
-                        head.push(byte);
-                    }
-                    let head = String::from_utf8(head).unwrap().to_lowercase();
-                    paths.lock().unwrap().extend(head.split(' ').nth(1).map(str::to_owned));
-                    let range = head.lines().find_map(|line| {
-                        line.strip_prefix("range: bytes=")?.strip_suffix('-')?.parse().ok()
-                    });
-                    let number = {
-                        let mut seen = seen.lock().unwrap();
-                        seen.push(range);
-                        seen.len()
-                    };
-                    let reply = script(number, range);
-                    let _ = stream.write_all(reply.head.as_bytes()).await;
-                    let _ = stream.write_all(&reply.body).await;
-                    while reply.drips && stream.write_all(b"x").await.is_ok() {
-                        tokio::time::sleep(Duration::from_millis(200)).await;
-                    }
-                    if reply.stalls {
-                        std::future::pending::<()>().await;
-                    }
-                });
-            }
-        });
-        Self { url, asked, paths, task }
-    }
-
-    pub(crate) fn source(&self) -> Source {
-        Source::Mirror(self.url.clone())
-    }
-
-    pub(crate) fn asked(&self) -> Vec<Option<usize>> {
-        self.asked.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
+use crate::file_server::{Reply, Server};
+use crate::install::{active, archive, bad_archives, folder, header, pin, sha256};
 
 struct Silent;
 
@@ -161,11 +47,11 @@ pub(crate) fn build(version: &str) -> (Vec<u8>, Pin) {
     (file, pin)
 }
 
-fn tools(place: &Place) -> PathBuf {
+pub(crate) fn tools(place: &Place) -> PathBuf {
     place.path("home/data/tools/tmux")
 }
 
-fn names(dir: &Path) -> Vec<String> {
+pub(crate) fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = std::fs::read_dir(dir)
         .into_iter()
         .flatten()
@@ -495,142 +381,4 @@ async fn a_kill_at_any_step_leaves_what_the_next_run_puts_right() {
         let real = std::fs::read(test_tool("ttyd")).unwrap();
         assert_eq!(std::fs::read(dir.join("current/ttyd")).unwrap(), real, "after {step}");
     }
-}
-
-/// Whether this host allows a mount namespace to this user; a test that needs
-/// one is skipped where not, and says so.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
-pub(crate) fn may_mount() -> bool {
-    let tried = std::process::Command::new("unshare")
-        .args(["-rm", "mount", "-t", "tmpfs", "x", "/mnt"])
-        .stderr(Stdio::null())
-        .status();
-    let allowed = tried.is_ok_and(|status| status.success());
-    if !allowed {
-        eprintln!("skipped: this host allows no mount namespace");
-    }
-    allowed
-}
-
-/// Runs an install of the real ttyd in a mount namespace of its own, after
-/// `mounts`. `None` where this host allows no such thing.
-fn in_namespace(place: &Place, mounts: &str) -> Option<std::process::Output> {
-    if !may_mount() {
-        return None;
-    }
-    std::fs::create_dir_all(place.path("home/data")).unwrap();
-    let script = format!("set -e\n{mounts}\nexec \"$@\"");
-    let folder = test_tool("ttyd");
-    let mut command = std::process::Command::new("unshare");
-    command
-        .args(["-rm", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_the-loop")])
-        .args(["doctor", "--install", "ttyd", "--offline"])
-        .arg(folder.parent().unwrap())
-        .env_clear()
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .env("THE_LOOP_HOME", place.path("home"))
-        .env("TMPDIR", place.path("tmp"))
-        .env("DATA", place.path("home/data"));
-    Some(command.output().unwrap())
-}
-
-#[test]
-fn a_target_that_cannot_be_used_is_named_with_the_reason() {
-    for (name, mounts, said) in [
-        ("noexec", "mount -t tmpfs -o noexec x \"$DATA\"", "noexec"),
-        ("read-only", "mount -t tmpfs -o ro x \"$DATA\"", "Read-only file system"),
-        ("full", "mount -t tmpfs -o size=200k x \"$DATA\"", "No space left"),
-    ] {
-        let place = Place::new();
-        let Some(output) = in_namespace(&place, mounts) else { return };
-        let error = words(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{name}: {error}");
-        assert!(error.contains(said), "{name}: {error}");
-    }
-}
-
-#[test]
-fn temporary_files_on_another_mount_do_not_matter() {
-    let place = Place::new();
-    let mounts = "mount -t tmpfs -o noexec,size=16k x \"$TMPDIR\"";
-    let Some(output) = in_namespace(&place, mounts) else { return };
-    assert!(output.status.success(), "{}", words(&output.stderr));
-    assert_eq!(active(&place, "ttyd"), ["1.7.7"]);
-}
-
-#[test]
-fn a_home_with_spaces_and_other_letters_and_an_open_umask_do() {
-    let place = Place::new();
-    let home = place.path("hö me 漢");
-    std::fs::create_dir(&home).unwrap();
-    let folder = test_tool("ttyd");
-    let output = std::process::Command::new("/bin/sh")
-        .args(["-c", "umask 000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_the-loop")])
-        .args(["doctor", "--install", "ttyd", "--offline"])
-        .arg(folder.parent().unwrap())
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .env("HOME", &home)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", words(&output.stderr));
-    let mut todo = vec![home];
-    let mut files = 0;
-    while let Some(path) = todo.pop() {
-        let meta = std::fs::symlink_metadata(&path).unwrap();
-        if meta.is_symlink() {
-            continue;
-        }
-        if path.to_str().unwrap().contains("the-loop") {
-            assert_eq!(meta.permissions().mode() & 0o022, 0, "{}", path.display());
-            files += 1;
-        }
-        if meta.is_dir() {
-            todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        }
-    }
-    assert!(files > 5);
-}
-
-#[test]
-fn without_home_it_does_not_fall_over() {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_the-loop"))
-        .args(["doctor", "--list"])
-        .env_clear()
-        .output()
-        .unwrap();
-    // The user's entry in the password file may have one.
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", words(&output.stderr));
-}
-
-#[tokio::test]
-async fn a_directory_where_a_file_is_expected_is_cleared_or_named() {
-    let (file, pin) = build("3.9");
-    for name in ["3.9/tmux", "3.9/receipt.json", ".work-x", ".partial-x"] {
-        let place = Place::new();
-        let name = name.replace(".partial-x", &format!(".partial-{}", pin.sha256));
-        std::fs::create_dir_all(tools(&place).join(&name).join("deep")).unwrap();
-        let source = folder(&place, &pin, &file);
-        install_it(&place, &pin, &source).await.unwrap();
-        assert_eq!(names(&tools(&place)), [".lock", "3.9", "current"], "{name}");
-        assert_eq!(mode(&tools(&place).join("current/tmux")), 0o755);
-    }
-    // Whose it is, is not known.
-    let place = Place::new();
-    std::fs::create_dir_all(tools(&place).join("current/deep")).unwrap();
-    let error = install_it(&place, &pin, &folder(&place, &pin, &file)).await.unwrap_err();
-    assert!(chain(&error).contains("tmux/current"), "{}", chain(&error));
-    assert!(tools(&place).join("current/deep").is_dir());
-    std::fs::remove_dir(tools(&place).join("current/deep")).unwrap();
-    install_it(&place, &pin, &folder(&place, &pin, &file)).await.unwrap();
-    let place = Place::new();
-    std::fs::create_dir_all(tools(&place).join(".lock")).unwrap();
-    let error = install_it(&place, &pin, &folder(&place, &pin, &file)).await.unwrap_err();
-    assert!(chain(&error).contains(".lock"), "{}", chain(&error));
-    let place = Place::new();
-    std::fs::create_dir_all(tools(&place).parent().unwrap()).unwrap();
-    std::fs::write(tools(&place), GOOD).unwrap();
-    let error = install_it(&place, &pin, &folder(&place, &pin, &file)).await.unwrap_err();
-    assert!(chain(&error).contains("tools/tmux"), "{}", chain(&error));
-    assert_eq!(std::fs::read(tools(&place)).unwrap(), GOOD, "it is not ours to remove");
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::doctor::{Place, SYSTEM, result, test_tool, wait_until, words};
-use crate::install_faults::{Reply, Server};
+use crate::file_server::{Reply, Server};
 use crate::support::{TmuxServer, eventually};
 
 const INSTALL: &[&str] = &["doctor", "--install", "ttyd"];

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use crate::doctor::{Place, SYSTEM, finding, json, text};
 use crate::doctor_host::{DEMO, chmod, configure, doctor, mode, severity};
-use crate::install_faults::may_mount;
+use crate::install_places::may_mount;
 
 const SECRET: (&str, &str) = ("THE_LOOP_GH_WEBHOOK_SECRET", "a secret of the tests");
 
@@ -165,4 +165,84 @@ fn where_there_is_no_directory_for_temporary_files_it_is_not_said_to_have_room()
     ];
     assert!(said.iter().all(|said| whats.contains(said)), "{report:#}");
     assert!(!report.to_string().contains("free for temporary files"), "{report:#}");
+}
+
+#[test]
+fn an_address_that_is_not_of_this_host_is_named_as_such() {
+    let place = Place::new();
+    // Of the block for documentation: no host has it.
+    configure(&place, &format!("{DEMO}webhooks:\n  ghWebhook:\n    host: 192.0.2.7\n"));
+    let report = doctor(&place, &["--only", "port.free"]);
+    let found = finding(&report, "port.free");
+    assert_eq!(found["severity"], "error");
+    assert!(found["what"].as_str().unwrap().contains("192.0.2.7 is no address of this host"));
+    assert!(found["remedy"]["note"].as_str().unwrap().contains("`webhooks.ghWebhook.host`"));
+}
+
+#[test]
+fn without_a_ttyd_a_web_terminal_is_refused_before_a_port_is_opened() {
+    let place = Place::new();
+    configure(&place, DEMO);
+    let report = doctor(&place, &["--only", "ttyd"]);
+    assert_eq!(severity(&report, "ttyd.found"), "note");
+    configure(&place, &format!("{DEMO}  webTerminal:\n    enabled: true\n"));
+    let report = doctor(&place, &["--only", "ttyd"]);
+    assert_eq!(severity(&report, "ttyd.found"), "error");
+    let output = place.run(
+        SYSTEM,
+        &["gh-webhook", "start"],
+        &[("THE_LOOP_GH_WEBHOOK_SECRET", "a secret of the tests")],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("this host is not ready"), "{said}");
+    assert!(said.contains("ttyd was not found"), "{said}");
+    assert!(said.contains("the-loop doctor --install ttyd"), "{said}");
+    assert!(!said.contains("Receiving on"), "{said}");
+}
+
+#[test]
+fn the_command_for_a_missing_secret_works_where_its_directory_is_missing_too() {
+    let place = Place::new();
+    let secret = place.path("home/state of mine/secrets/octo+hello");
+    let config = format!("{DEMO}webhooks:\n  ghWebhook:\n    secretFile: {}\n", secret.display());
+    configure(&place, &config);
+    let report = doctor(&place, &["--only", "secret.there"]);
+    let missing = finding(&report, "secret.there");
+    let what = missing["what"].as_str().unwrap();
+    assert!(what.starts_with("the file of the webhook's secret is not there: "), "{what}");
+    let command = missing["remedy"]["commands"][0].as_str().unwrap();
+    let start = text(&place.run(SYSTEM, &["gh-webhook", "start"], &[]).stderr);
+    assert!(start.contains(command), "{start}");
+    let run = Command::new("sh").args(["-c", command]).status().unwrap();
+    assert!(run.success(), "{command}");
+    assert_eq!((mode(&secret), mode(secret.parent().unwrap())), (0o600, 0o700));
+    assert_eq!(severity(&doctor(&place, &["--only", "secret.there"]), "secret.there"), "ok");
+}
+
+#[test]
+fn a_busy_port_and_a_missing_secret_are_told_before_the_start() {
+    let place = Place::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let secret = place.path("home/secret");
+    let config = format!(
+        "{DEMO}webhooks:\n  ghWebhook:\n    port: {port}\n    secretFile: {}\n",
+        secret.display()
+    );
+    configure(&place, &config);
+    let report = doctor(&place, &["--only", "port,secret"]);
+    assert_eq!(severity(&report, "port.free"), "error");
+    assert_eq!(severity(&report, "secret.there"), "error");
+    drop(listener);
+    std::fs::write(&secret, "s3cret").unwrap();
+    chmod(&secret, 0o644);
+    let report = doctor(&place, &["--only", "port,secret", "--fix", "--dry-run"]);
+    assert_eq!(severity(&report, "port.free"), "ok");
+    assert_eq!(severity(&report, "secret.there"), "error");
+    assert_eq!(mode(&secret), 0o644, "a dry run changes nothing");
+    let report = doctor(&place, &["--only", "secret", "--fix"]);
+    assert_eq!(severity(&report, "secret.there"), "ok");
+    assert_eq!(mode(&secret), 0o600);
+    assert!(!report.to_string().contains("s3cret"));
 }

@@ -32,6 +32,26 @@ pub fn script(world: &World, mut script: Value) {
     std::fs::write(world.project.join("fake-harness.json"), script.to_string()).unwrap();
 }
 
+/// Lets a session have its first turn, `d-1`, and ends the receiver politely.
+pub async fn had_a_turn(world: &mut World) {
+    script(world, json!({}));
+    world.start().await;
+    label(world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    world.end(Signal::TERM);
+}
+
+/// Lets a session be in its first turn, `d-1`, until the file whose path is given is
+/// there.
+pub async fn in_a_turn(world: &mut World) -> PathBuf {
+    let end = world.home.join("end");
+    script(world, json!({ "endsAt": end }));
+    world.start().await;
+    label(world, "d-1").await;
+    eventually("the turn runs", async || (prompts(world).len() == 1).then_some(())).await;
+    end
+}
+
 /// The prompts that the fake took, in order.
 pub fn prompts(world: &World) -> Vec<String> {
     let text = std::fs::read_to_string(world.home.join("prompts")).unwrap_or_default();
@@ -193,11 +213,7 @@ async fn what_cannot_be_proven_after_a_restart_is_reported_and_not_sent_again() 
 #[tokio::test]
 async fn a_prompt_of_a_megabyte_arrives_whole() {
     let mut world = world("");
-    script(&world, json!({}));
-    world.start().await;
-    label(&world, "d-1").await;
-    world.reaches("d-1", "delivered").await;
-    world.end(Signal::TERM);
+    had_a_turn(&mut world).await;
     // Longer than routing makes one.
     let prompt = put_into_the_queue(&world, "long-1", &"ab c".repeat(1 << 18)).await;
     world.start().await;

@@ -10,7 +10,7 @@ use the_loop::base::clock::Clock;
 use the_loop::state::inbox::{DeliveryKind, Inbox, NewDelivery};
 
 use crate::attach::stands;
-use crate::process::{comment, ends, label, prompts, script, world};
+use crate::process::{comment, ends, had_a_turn, in_a_turn, label, prompts, script, world};
 use crate::support::{World, eventually, payload};
 
 /// When the receiver is killed, if it is.
@@ -254,10 +254,16 @@ async fn a_session_that_is_closed_while_no_receiver_runs_stays_so_and_what_waite
     assert_eq!(status(&world), "closed");
     assert_eq!(prompts(&world).len(), 1);
     // What comes after the close revives it.
-    let (code, _, err) = world.run(&["sessions", "send", "1", "hello again"]);
-    assert_eq!(code, 0, "{err}");
+    does(&world, &["sessions", "send", "1", "hello again"]);
     eventually("it is revived", async || (prompts(&world).len() == 2).then_some(())).await;
     eventually("it is active", async || (status(&world) == "active").then_some(())).await;
+}
+
+/// Runs a command that must succeed; gives what it says beside its data.
+fn does(world: &World, args: &[&str]) -> String {
+    let (code, _, err) = world.run(args);
+    assert_eq!(code, 0, "{args:?}: {err}");
+    err
 }
 
 fn status(world: &World) -> Value {
@@ -268,16 +274,11 @@ fn status(world: &World) -> Value {
 #[tokio::test]
 async fn a_turn_that_runs_is_taken_up_although_its_session_was_paused_meanwhile() {
     let mut world = world("");
-    let end = world.home.join("end");
-    script(&world, json!({ "endsAt": end }));
-    world.start().await;
-    label(&world, "d-1").await;
-    eventually("the turn runs", async || (prompts(&world).len() == 1).then_some(())).await;
+    let end = in_a_turn(&mut world).await;
     comment(&world, "c-1", "waits.").await;
     world.reaches("c-1", "queued").await;
     world.end(Signal::KILL);
-    let (code, _, err) = world.run(&["sessions", "pause", "1"]);
-    assert_eq!(code, 0, "{err}");
+    does(&world, &["sessions", "pause", "1"]);
     world.start().await;
     stands(&world, "d-1", "injecting", "turn-running").await;
     std::fs::write(&end, "").unwrap();
@@ -285,8 +286,7 @@ async fn a_turn_that_runs_is_taken_up_although_its_session_was_paused_meanwhile(
     assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted"), "{detail}");
     stands(&world, "c-1", "queued", "session-paused").await;
     assert_eq!((status(&world), prompts(&world).len()), (json!("paused"), 1));
-    let (code, _, err) = world.run(&["sessions", "resume", "1"]);
-    assert_eq!(code, 0, "{err}");
+    does(&world, &["sessions", "resume", "1"]);
     world.reaches("c-1", "delivered").await;
     assert_eq!(prompts(&world).len(), 2);
 }
@@ -306,13 +306,11 @@ async fn a_turn_that_nobody_had_begun_waits_for_the_end_of_a_pause() {
     let _ = tokio::time::timeout(std::time::Duration::from_secs(2), sent).await;
     eventually("it froze", async || mark.exists().then_some(())).await;
     world.end(Signal::KILL);
-    let (code, _, err) = world.run(&["sessions", "pause", "1"]);
-    assert_eq!(code, 0, "{err}");
+    does(&world, &["sessions", "pause", "1"]);
     world.start().await;
     stands(&world, "d-1", "queued", "session-paused").await;
     assert_eq!((status(&world), prompts(&world).len()), (json!("paused"), 0));
-    let (code, _, err) = world.run(&["sessions", "resume", "1"]);
-    assert_eq!(code, 0, "{err}");
+    does(&world, &["sessions", "resume", "1"]);
     world.reaches("d-1", "delivered").await;
     assert_eq!(prompts(&world).len(), 1);
 }
@@ -320,14 +318,9 @@ async fn a_turn_that_nobody_had_begun_waits_for_the_end_of_a_pause() {
 #[tokio::test]
 async fn what_was_not_decided_about_when_its_session_was_closed_does_not_revive_it() {
     let mut world = world("");
-    script(&world, json!({}));
-    world.start().await;
-    label(&world, "d-1").await;
-    world.reaches("d-1", "delivered").await;
-    world.end(Signal::TERM);
+    had_a_turn(&mut world).await;
     // What a person sent, and what a receiver took in its last moment.
-    let (code, _, err) = world.run(&["sessions", "send", "1", "one more thing"]);
-    assert_eq!(code, 0, "{err}");
+    let err = does(&world, &["sessions", "send", "1", "one more thing"]);
     let sent = err.split('`').nth(1).unwrap().rsplit(' ').next().unwrap().to_owned();
     let inbox = Inbox::open(&world.state_dir().join("inbox.db"), Clock::System).unwrap();
     let comment_of = |text: &str| payload::comment("o/r", 1, "alice", text).to_string();

@@ -17,18 +17,26 @@
     reason = "a program of the tests: it stops at the first surprise"
 )]
 
+mod args;
+mod draw;
+mod keys;
 mod printed;
+#[path = "../streams.rs"]
+mod streams;
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio, exit};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use args::{Args, Kind};
+use streams::{append, print, read_keys};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -45,103 +53,6 @@ struct Script {
     words: bool,
     creates: Option<String>,
     prompts: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Codex,
-    Gemini,
-    Copilot,
-    Opencode,
-    Cursor,
-}
-
-impl Kind {
-    fn version(self) -> &'static str {
-        match self {
-            Self::Codex => "codex-cli 0.171.0",
-            Self::Gemini => "0.61.0",
-            Self::Copilot => {
-                "GitHub Copilot CLI 1.0.102.\nRun 'copilot update' to check for updates."
-            }
-            Self::Opencode => "1.18.33",
-            Self::Cursor => "2026.09.10-fd3934a",
-        }
-    }
-}
-
-/// What the command line asks for.
-#[derive(Debug, Default)]
-struct Args {
-    /// The conversation; none where the agent chooses it.
-    id: Option<String>,
-    resume: bool,
-    headless: bool,
-    trust: bool,
-    hooks: Vec<(String, String)>,
-    create: bool,
-}
-
-fn args(kind: Kind) -> Args {
-    let mut args = Args::default();
-    let all: Vec<String> = std::env::args().skip(1).collect();
-    let mut words = all.iter();
-    while let Some(word) = words.next() {
-        let (flag, value) = word.split_once('=').unwrap_or((word, ""));
-        match (kind, flag) {
-            (Kind::Codex, "-c") => {
-                let (key, value) = words.next().unwrap().split_once('=').unwrap();
-                if let Some(event) = key.strip_prefix("hooks.") {
-                    // A TOML text of these characters is a JSON one.
-                    let text =
-                        value.split_once("command=").unwrap().1.strip_suffix("}]}]").unwrap();
-                    args.hooks.push((event.to_owned(), serde_json::from_str(text).unwrap()));
-                }
-                args.trust |= key == "projects";
-            }
-            (Kind::Codex, "exec") => args.headless = true,
-            (Kind::Codex, "resume") => {
-                args.resume = true;
-                let rest: Vec<_> = words.by_ref().filter(|word| !word.starts_with('-')).collect();
-                args.id = Some(rest[0].clone());
-            }
-            (
-                Kind::Codex,
-                "-"
-                | "--json"
-                | "--skip-git-repo-check"
-                | "--no-daemon"
-                | "--dangerously-bypass-hook-trust",
-            ) => {}
-            (Kind::Gemini | Kind::Copilot, "--session-id") => args.id = words.next().cloned(),
-            (Kind::Gemini, "--resume") => {
-                args.id = words.next().cloned();
-                args.resume = true;
-            }
-            (Kind::Gemini, "-o") => args.headless = words.next().unwrap() == "stream-json",
-            (Kind::Gemini, "--skip-trust") => args.trust = true,
-            (Kind::Copilot, "--resume") => {
-                args.id = Some(value.to_owned());
-                args.resume = true;
-            }
-            (Kind::Copilot | Kind::Cursor, "--output-format") => {
-                args.headless = true;
-                words.next().unwrap();
-            }
-            (Kind::Opencode, "run") => args.headless = true,
-            (Kind::Opencode, "--format") => assert_eq!(words.next().unwrap(), "json"),
-            (Kind::Opencode, "--session") => {
-                args.id = words.next().cloned();
-                args.resume = true;
-            }
-            (Kind::Cursor, "create-chat") => args.create = true,
-            (Kind::Cursor, "--resume") => args.id = words.next().cloned(),
-            (Kind::Cursor, "-p") => {}
-            (Kind::Cursor, "--trust") => args.trust = true,
-            _ => panic!("{kind:?} does not know the argument {word}"),
-        }
-    }
-    args
 }
 
 struct Fake {
@@ -181,7 +92,7 @@ fn main() {
         println!("{version}");
         return;
     }
-    let args = args(kind);
+    let args = args::args(kind);
     if args.create {
         println!("{}", script.creates.unwrap_or_else(new_id));
         return;
@@ -428,7 +339,7 @@ impl Fake {
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(&stdin, OptionalActions::Now, &raw).unwrap();
-        let keys = read_keys();
+        let keys = read_keys(16384);
         print("\x1b[?2004h\x1b[?1049h");
         self.in_dialog = ["never-ready", "first-run"].contains(&self.script.mode.as_str());
         self.draw();
@@ -481,211 +392,9 @@ impl Fake {
         false
     }
 
-    fn take(&mut self, byte: u8, with_paste: bool) -> bool {
-        if let Some(paste) = &mut self.paste {
-            paste.push(byte);
-            if paste.ends_with(b"\x1b[201~") {
-                let mut paste = self.paste.take().unwrap();
-                paste.truncate(paste.len() - 6);
-                self.pasted(&String::from_utf8_lossy(&paste));
-            }
-            return false;
-        }
-        if let Some(sequence) = &mut self.sequence {
-            sequence.push(byte);
-            let is_long = sequence.len() > 1 && (0x40..=0x7e).contains(&byte);
-            if sequence[0] != b'[' || is_long {
-                let is_paste = sequence == b"[200~";
-                self.sequence = None;
-                self.paste = is_paste.then(Vec::new);
-            }
-            return false;
-        }
-        match byte {
-            0x1b => self.sequence = Some(Vec::new()),
-            b'\r' if self.in_dialog => {
-                self.note(&json!({ "dialog": "approved" }));
-                self.in_dialog = false;
-            }
-            _ if self.in_dialog => {}
-            b'\r' => self.enter(with_paste),
-            0x7f => {
-                self.text.pop();
-            }
-            0x15 => self.text.clear(),
-            0x03 if self.text.is_empty() => return true,
-            0x03 => self.text.clear(),
-            0x20..0x7f => self.text.push(Ok(char::from(byte))),
-            _ => {}
-        }
-        false
-    }
-
-    fn pasted(&mut self, text: &str) {
-        if self.in_dialog {
-            return self.note(&json!({ "lostPaste": text.len() }));
-        }
-        let (lines, chars) = (text.lines().count(), text.chars().count());
-        let shown = match self.kind {
-            Kind::Codex if chars > 1000 => Some(format!("[Pasted Content {chars} chars]")),
-            Kind::Gemini if lines > 5 => Some(format!("[Pasted Text: {lines} lines]")),
-            Kind::Gemini if chars > 500 => Some(format!("[Pasted Text: {chars} chars]")),
-            Kind::Copilot if lines > 10 => {
-                Some(format!("[Paste #{} - {lines} lines]", self.pastes + 1))
-            }
-            Kind::Cursor if lines > 8 => {
-                Some(format!("[Pasted text #{} +{} lines]", self.pastes + 1, lines - 1))
-            }
-            _ => None,
-        };
-        self.pastes += usize::from(shown.is_some());
-        match shown {
-            Some(shown) => self.text.push(Err(format!("{shown}\0{text}"))),
-            None => self.text.extend(text.chars().map(Ok)),
-        }
-        self.pasted_at = Some(Instant::now());
-    }
-
-    fn enter(&mut self, with_paste: bool) {
-        let since = self.pasted_at.map(|at| at.elapsed());
-        let is_too_soon = match self.kind {
-            // Taken for a line's end.
-            Kind::Gemini => since.is_some_and(|since| since < Duration::from_millis(70)),
-            // Absorbed with the paste.
-            Kind::Cursor => {
-                with_paste || since.is_some_and(|since| since < Duration::from_millis(100))
-            }
-            _ => false,
-        };
-        if is_too_soon {
-            return;
-        }
-        let whole = |piece: &Result<char, String>| match piece {
-            Ok(c) => c.to_string(),
-            Err(paste) => paste.split_once('\0').unwrap().1.to_owned(),
-        };
-        let text: String = self.text.iter().map(whole).collect();
-        if text.is_empty() {
-            return;
-        }
-        self.text.clear();
-        self.told.push(text.lines().next().unwrap_or_default().to_owned());
-        self.accept(&text);
-        let now = Instant::now();
-        self.turn_ends = Some(now + self.turn());
-        self.dialog_opens = self.script.dialog_after_ms.map(|ms| now + Duration::from_millis(ms));
-        self.turn_ends = self.turn_ends.max(self.dialog_opens);
-    }
-
-    fn draw(&self) {
-        let size = tcgetwinsize(io::stdout()).unwrap();
-        let columns = usize::from(size.ws_col).max(40);
-        let busy = self.turn_ends.is_some();
-        let mut out = String::from("\x1b[2J\x1b[H");
-        let title = match (self.kind, self.in_dialog, busy) {
-            (Kind::Codex, _, true) => "⠋ a name | work",
-            (Kind::Gemini, true, _) => "✋  Action Required",
-            (Kind::Gemini, _, true) => "✦  Working…",
-            _ => "a name",
-        };
-        for told in &self.told[self.told.len().saturating_sub(8)..] {
-            out.push_str(&format!("{}\r\n", told.chars().take(columns - 1).collect::<String>()));
-        }
-        if self.in_dialog {
-            out.push_str("\r\n");
-            out.push_str(match self.kind {
-                Kind::Gemini if self.script.mode == "first-run" => {
-                    "│   How would you like to authenticate for this project?\r\n│\r\n\
-                     │   ● 1. Sign in with Google\r\n│     2. Use Gemini API Key"
-                }
-                Kind::Codex => "  Would you like to run the following command?\r\n\r\n› 1. Yes, proceed (y)\r\n  2. No\r\n\r\n  Press enter to confirm or esc to cancel",
-                Kind::Gemini => "│ Allow execution of [Shell]?\r\n│ ● 1. Allow once\r\n│   2. No (esc)",
-                Kind::Copilot => "│ Do you want to run this command?\r\n│ ❯ 1. Yes\r\n│   2. No\r\n│ ↑/↓ to navigate · enter to select · esc to cancel",
-                _ => "  Waiting for approval...\r\n  [y] Run  [n] Skip",
-            });
-            out.push_str("\x1b[H");
-            return print(&format!("\x1b]2;{title}\x07{out}"));
-        }
-        if busy {
-            out.push_str(match self.kind {
-                Kind::Codex => "\r\n• Working (0s • esc to interrupt)\r\n",
-                Kind::Gemini => "\r\n ⠼ Thinking... (esc to cancel, 2s)\r\n",
-                _ => "\r\n",
-            });
-        }
-        let (sign, hint) = match self.kind {
-            Kind::Codex => ("› ", "\x1b[2mAsk Codex to do anything\x1b[m"),
-            Kind::Gemini => (" > ", "  Type your message or @path/to/file"),
-            Kind::Cursor => ("  → ", "\x1b[2mPlan, search, build anything\x1b[m"),
-            _ => ("❯ ", ""),
-        };
-        let indent = sign.chars().count();
-        let rule = "─".repeat(columns);
-        out.push_str(&format!("\r\n{rule}\r\n\x1b[1m{sign}\x1b[m"));
-        let rows = self.content(columns - indent - 1);
-        if self.text.is_empty() {
-            out.push_str(&format!("\x1b7{hint}"));
-        } else {
-            out.push_str(&rows.join(&format!("\r\n{}", " ".repeat(indent))));
-            out.push_str("\x1b7");
-        }
-        out.push_str(match (self.kind, busy) {
-            (Kind::Copilot, true) => "\r\n──\r\n ◎ Working · 4 B esc esc interrupt",
-            (Kind::Copilot, false) => "\r\n──\r\n Interactive · Manual Approval · / commands",
-            (Kind::Cursor, true) => "\r\n\r\n  ctrl+c to stop",
-            (Kind::Codex, _) => "\r\n\r\n  mock-model default · /work",
-            _ => "\r\n\r\n workspace (/directory)",
-        });
-        out.push_str("\x1b8");
-        print(&format!("\x1b]2;{title}\x07{out}"));
-    }
-
-    fn content(&self, width: usize) -> Vec<String> {
-        let mut rows = vec![String::new()];
-        for piece in &self.text {
-            let shown = match piece {
-                Ok('\n') => {
-                    rows.push(String::new());
-                    continue;
-                }
-                Ok(c) => c.to_string(),
-                Err(paste) => paste.split_once('\0').unwrap().0.to_owned(),
-            };
-            if rows.last().unwrap().chars().count() + shown.chars().count() > width {
-                rows.push(String::new());
-            }
-            rows.last_mut().unwrap().push_str(&shown);
-        }
-        rows
-    }
-
     fn note(&self, entry: &Value) {
         if let Some(path) = &self.script.prompts {
             append(path, entry);
         }
     }
-}
-
-fn read_keys() -> mpsc::Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut buffer = [0; 16384];
-        while let Ok(read) = io::stdin().lock().read(&mut buffer) {
-            if read == 0 || sender.send(buffer[..read].to_vec()).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
-fn append(path: &Path, entry: &Value) {
-    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-    file.write_all(format!("{entry}\n").as_bytes()).unwrap();
-}
-
-fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
-    let _ = out.flush();
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::Kind;
+use crate::args::Kind;
 
 /// What posts the comment of a turn.
 const POST: &str = "gh issue comment 1 --body 'I have done it all now.'";

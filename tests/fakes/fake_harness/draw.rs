@@ -5,7 +5,8 @@ use std::{fs, io};
 use rustix::termios::tcgetwinsize;
 
 use crate::script::Mode;
-use crate::{Fake, Focus, print};
+use crate::streams::print;
+use crate::{Fake, Focus};
 
 impl Fake {
     pub(crate) fn draw(&self) {

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::Fake;
+use crate::records::uuid;
 use crate::script::Mode;
-use crate::{Fake, print, uuid};
+use crate::streams::print;
 
 impl Fake {
     /// One turn whose prompt comes on standard input.

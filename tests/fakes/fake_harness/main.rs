@@ -17,21 +17,25 @@
 )]
 
 use std::collections::VecDeque;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
 
 mod draw;
 mod headless;
+mod keys;
+mod records;
 mod script;
+#[path = "../streams.rs"]
+mod streams;
 
+use records::{last_uuid, uuid};
 use script::{Mode, Script};
+use streams::{print, read_keys};
 
 /// The command line, as Claude reads it.
 #[derive(Debug, Default)]
@@ -180,20 +184,6 @@ fn main() {
     if fake.args.print { fake.headless() } else { fake.run() }
 }
 
-/// The id of the last prompt in a transcript.
-fn last_uuid(transcript: &Path) -> Option<String> {
-    let text = fs::read_to_string(transcript).ok()?;
-    text.lines().rev().find_map(|line| {
-        let record: Value = serde_json::from_str(line).ok()?;
-        Some(record["uuid"].as_str()?.to_owned())
-    })
-}
-
-fn uuid() -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    format!("{:x}-{}-fake", now.as_nanos(), std::process::id())
-}
-
 impl Fake {
     fn run(&mut self) {
         let stdin = io::stdin();
@@ -203,7 +193,7 @@ impl Fake {
             raw.make_raw();
         }
         tcsetattr(&stdin, OptionalActions::Now, &raw).unwrap();
-        let keys = read_keys();
+        let keys = read_keys(4096);
         self.get_ready(&keys);
         while !self.step(&keys) {}
         self.hook("SessionEnd", json!({ "reason": "prompt_input_exit" }));
@@ -297,221 +287,6 @@ impl Fake {
         false
     }
 
-    fn take(&mut self, byte: u8) -> bool {
-        if let Some(paste) = &mut self.paste {
-            paste.push(byte);
-            if paste.ends_with(b"\x1b[201~") {
-                let mut paste = self.paste.take().unwrap();
-                paste.truncate(paste.len() - 6);
-                self.pasted(&paste);
-            }
-            return false;
-        }
-        if let Some(sequence) = &mut self.sequence {
-            sequence.push(byte);
-            let is_long = sequence.len() > 1 && (0x40..=0x7e).contains(&byte);
-            if sequence == b"\x1b" {
-                // The first was the key by itself.
-                self.sequence = Some(Vec::new());
-                self.escape();
-            } else if sequence[0] != b'[' || is_long {
-                let sequence = self.sequence.take().unwrap();
-                match sequence.as_slice() {
-                    b"[200~" => self.paste = Some(Vec::new()),
-                    b"[D" if self.focus == Focus::Box => self.at = self.at.saturating_sub(1),
-                    b"[C" if self.focus == Focus::Box => {
-                        self.at = (self.at + 1).min(self.text.len());
-                    }
-                    b"[13u" if self.script.mode == Mode::NamedKey => return self.enter(),
-                    _ => {}
-                }
-            }
-            return false;
-        }
-        if byte == 0x1b {
-            self.sequence = Some(Vec::new());
-            return false;
-        }
-        match self.focus {
-            Focus::Box => self.key(byte),
-            Focus::Overlay => {
-                self.note(&json!({ "overlayKey": hex::encode([byte]) }));
-                false
-            }
-            Focus::Dialog => {
-                self.note(&json!({ "dialogKey": hex::encode([byte]) }));
-                if byte == b'n' {
-                    self.focus = Focus::Box;
-                }
-                if byte == b'\r' && self.script.mode != Mode::NeverReady {
-                    self.note(&json!({ "dialog": "approved" }));
-                    self.focus = Focus::Box;
-                }
-                false
-            }
-        }
-    }
-
-    /// The Escape key by itself.
-    fn escape(&mut self) {
-        if self.focus == Focus::Overlay {
-            self.focus = Focus::Box;
-        } else if self.focus == Focus::Box && self.script.vim && !self.vim_normal {
-            self.vim_normal = true;
-            self.at = self.at.saturating_sub(1);
-        }
-    }
-
-    fn key(&mut self, byte: u8) -> bool {
-        let was_leaving = std::mem::take(&mut self.leaving);
-        match byte {
-            b'\r' if self.script.mode == Mode::NamedKey => {}
-            b'\r' if self.script.enter_alone && !self.is_alone => {}
-            b'\r' => return self.enter(),
-            b'\n' if self.script.mode == Mode::Canonical => return self.enter(),
-            0x03 if was_leaving => return true,
-            0x03 => {
-                self.put(Vec::new());
-                self.leaving = true;
-            }
-            0x04 if self.text.is_empty() => return true,
-            0x0f => {
-                self.focus = Focus::Overlay;
-                self.overlays += 1;
-            }
-            // Puts the draft aside, over an older one; on an empty box it comes back.
-            0x13 if self.text.is_empty() => {
-                let draft = self.stash.take().unwrap_or_default();
-                self.put(draft);
-            }
-            0x13 => {
-                self.stash = Some(std::mem::take(&mut self.text));
-                self.at = 0;
-            }
-            0x15 => self.put(Vec::new()),
-            0x7f if self.vim_normal => self.at = self.at.saturating_sub(1),
-            0x7f if self.text.is_empty() => self.shell_mode = false,
-            0x7f if self.at > 0 => {
-                self.at -= 1;
-                drop(self.text.remove(self.at));
-            }
-            b'i' if self.vim_normal => self.vim_normal = false,
-            b'a' if self.vim_normal => {
-                self.vim_normal = false;
-                self.at = (self.at + 1).min(self.text.len());
-            }
-            _ if self.vim_normal => {}
-            b'!' if self.text.is_empty() => self.shell_mode = true,
-            b'\n' => self.insert(vec![Ok('\n')]),
-            byte if byte >= 0x20 => self.insert(vec![Ok(char::from(byte))]),
-            _ => {}
-        }
-        false
-    }
-
-    fn insert(&mut self, pieces: Vec<Result<char, String>>) {
-        let count = pieces.len();
-        self.text.splice(self.at..self.at, pieces);
-        self.at += count;
-    }
-
-    /// What stands in the box now, the cursor behind it.
-    fn put(&mut self, text: Vec<Result<char, String>>) {
-        self.at = text.len();
-        self.text = text;
-    }
-
-    fn pasted(&mut self, bytes: &[u8]) {
-        if self.focus != Focus::Box {
-            return self.note(&json!({ "lostPaste": bytes.len() }));
-        }
-        let after = self.script.millis(self.script.swallow_enter_ms, Mode::SwallowEnter, 400, 0);
-        self.no_enter_until = Some(Instant::now() + after);
-        let text = String::from_utf8_lossy(bytes);
-        let mut text = text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ");
-        if self.text.is_empty() && text.starts_with('!') {
-            self.shell_mode = true;
-            text.remove(0);
-        }
-        self.pastes += 1;
-        if text.lines().count() > 3 || text.chars().count() > 800 {
-            self.insert(vec![Err(text)]);
-        } else {
-            self.insert(text.chars().map(Ok).collect());
-        }
-        if let Some(after) = self.script.tools_after_paste_ms.get(self.tools) {
-            self.tool_begins = Some(Instant::now() + Duration::from_millis(*after));
-            self.tools += 1;
-        }
-        if self.script.shell_after_paste == Some(self.pastes) {
-            print("\x1b[?2004l\x1b[?1049l\x1b[2J\x1b[H");
-            let _ = std::os::unix::process::CommandExt::exec(&mut Command::new("/bin/sh"));
-            std::process::exit(127);
-        }
-    }
-
-    fn enter(&mut self) -> bool {
-        if self.no_enter_until.is_some_and(|until| Instant::now() < until) {
-            return false;
-        }
-        let mut text = String::new();
-        let mut told = String::new();
-        for piece in &self.text {
-            match piece {
-                Ok(c) => {
-                    text.push(*c);
-                    told.push(*c);
-                }
-                Err(paste) => {
-                    text.push_str(paste);
-                    told.push_str("\n\n<pasted_content id=\"1e54\">\n");
-                    told.push_str(paste);
-                    told.push_str("\n</pasted_content id=\"1e54\">\n");
-                }
-            }
-        }
-        if text.ends_with('\\') {
-            self.text.pop();
-            self.at = self.text.len();
-            self.insert(vec![Ok('\n')]);
-            return false;
-        }
-        self.put(Vec::new());
-        let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
-        if std::mem::take(&mut self.shell_mode) {
-            self.note(&json!({ "ranInShell": text }));
-            return false;
-        }
-        match text.as_str() {
-            "" => return false,
-            "/exit" | "exit" | ":q" => {
-                self.note(&json!({ "command": text }));
-                return true;
-            }
-            _ if text.starts_with('/') && !text[1..].contains('/') => {
-                self.note(&json!({ "command": text }));
-                self.focus = Focus::Overlay;
-                return false;
-            }
-            _ => {}
-        }
-        self.note(&json!({ "prompt": text }));
-        let draft = self.stash.take().unwrap_or_default();
-        self.put(draft);
-        // Hooks, transcript and model get a placeholder's text wrapped.
-        if self.turn_ends.is_some() {
-            self.record(&json!({
-                "type": "queue-operation", "operation": "enqueue", "content": told,
-            }));
-            self.hook("UserPromptSubmit", json!({ "prompt": told }));
-            self.queue.push_back(told);
-        } else {
-            self.hook("UserPromptSubmit", json!({ "prompt": told }));
-            self.begin_turn(&[told]);
-        }
-        false
-    }
-
     /// Prompts that waited go out in one turn.
     fn begin_turn(&mut self, prompts: &[String]) {
         for prompt in prompts {
@@ -566,93 +341,4 @@ impl Fake {
             json!({ "tool_name": "Bash", "tool_input": { "command": "touch x" } }),
         );
     }
-
-    /// Runs the commands of a hook as Claude does: through a shell, with the
-    /// event on standard input.
-    fn hook(&self, name: &str, event: Value) {
-        let is_silent = self.script.mode == Mode::Mute || self.script.no_hook;
-        if is_silent && name == "UserPromptSubmit" {
-            return;
-        }
-        for child in self.hook_children(name, event) {
-            let output = child.wait_with_output().unwrap();
-            if !output.status.success() || !output.stdout.is_empty() || !output.stderr.is_empty() {
-                self.note(&json!({ "hook": name, "status": output.status.code(),
-                    "said": String::from_utf8_lossy(&[output.stdout, output.stderr].concat()) }));
-            }
-        }
-    }
-
-    /// The commands of a hook, begun and told what happened.
-    fn hook_children(&self, name: &str, mut event: Value) -> Vec<std::process::Child> {
-        event["hook_event_name"] = json!(name);
-        event["session_id"] = json!(self.args.session);
-        event["transcript_path"] = json!(self.transcript);
-        event["cwd"] = json!(std::env::current_dir().unwrap());
-        event["permission_mode"] = json!(self.args.permission_mode);
-        let groups = self.args.settings["hooks"][name].as_array().into_iter().flatten();
-        let hooks = groups.flat_map(|group| group["hooks"].as_array().into_iter().flatten());
-        let begun = hooks.map(|hook| {
-            let mut child = Command::new("/bin/sh")
-                .args(["-c", hook["command"].as_str().unwrap()])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let _ = child.stdin.take().unwrap().write_all(event.to_string().as_bytes());
-            child
-        });
-        begun.collect()
-    }
-
-    fn record(&self, record: &Value) {
-        if self.script.mode != Mode::Mute && !self.script.no_transcript {
-            fs::create_dir_all(self.transcript.parent().unwrap()).unwrap();
-            let mut record = record.clone();
-            record["sessionId"] = json!(self.args.session);
-            append(&self.transcript, &record);
-        }
-    }
-
-    fn log(&self, entry: &Value) {
-        self.stamped(self.log.as_deref(), entry);
-    }
-
-    fn note(&self, entry: &Value) {
-        self.stamped(self.prompts.as_deref(), entry);
-    }
-
-    fn stamped(&self, path: Option<&Path>, entry: &Value) {
-        let Some(path) = path else { return };
-        let mut entry = entry.clone();
-        entry["t"] = json!(self.start.elapsed().as_secs_f64());
-        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        entry["wall"] = json!(wall.as_secs_f64());
-        append(path, &entry);
-    }
-}
-
-fn read_keys() -> mpsc::Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(read) = io::stdin().lock().read(&mut buffer) {
-            if read == 0 || sender.send(buffer[..read].to_vec()).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
-fn append(path: &Path, entry: &Value) {
-    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-    file.write_all(format!("{entry}\n").as_bytes()).unwrap();
-}
-
-fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
-    let _ = out.flush();
 }

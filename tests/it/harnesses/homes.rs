@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{Rig, Row};
+use super::rig::{Rig, Row};
 use crate::process::label;
 use crate::support::eventually;
 
