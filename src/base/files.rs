@@ -9,6 +9,7 @@ use fs_err as fs;
 
 pub mod atomic;
 pub mod lock;
+pub mod stamp;
 
 /// Makes a directory, and those above it, that only its user may enter. One
 /// that is there already keeps its mode.

@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 
 mod household;
 mod run;
+mod table;
 
 pub use household::Household;
 pub(crate) use run::ending;
 pub use run::{ExecError, Output};
+pub use table::Process;
 
 /// A command line that has not been run yet. The program's environment is
 /// exactly `env`: nothing is inherited.

@@ -2,8 +2,6 @@
 //! that is, and the command line that a session's agent is started with.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +9,7 @@ use crate::base::dirs::Dirs;
 use crate::base::env::Env;
 use crate::base::failure::chain;
 use crate::base::files;
+use crate::base::files::stamp::Stamp;
 use crate::base::ids::HarnessSessionId;
 use crate::base::process::Invocation;
 use crate::core::config::{Config, HarnessName, Identity, Routing, RunnerKind, Tools};
@@ -44,23 +43,6 @@ pub struct Agents {
 struct Found {
     tool: Tool,
     file: Option<Stamp>,
-}
-
-/// What a file is known by: another one, or a newer one, has another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let meta = fs_err::metadata(path).ok()?;
-        let changed = (meta.mtime(), meta.mtime_nsec());
-        Some(Self { device: meta.dev(), inode: meta.ino(), size: meta.len(), changed })
-    }
 }
 
 impl Found {

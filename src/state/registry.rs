@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use fs_err as fs;
 
 use crate::base::files::lock::{LockError, LockFile};
+use crate::base::files::stamp::Stamp;
 use crate::base::files::{atomic, private_dir};
 use crate::base::ids::Slug;
 use crate::base::text::{cap, visible};
@@ -21,7 +22,7 @@ use crate::core::session::Known;
 use crate::state::in_use;
 use crate::state::paths::StatePaths;
 
-use self::memory::{Memory, Stamp};
+use self::memory::Memory;
 
 mod copies;
 mod memory;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::files::{atomic, private_dir};
 use crate::base::ids::{DeliveryId, Marker, Slug};
+use crate::base::process::Process;
 use crate::core::config::RecordRule;
 
 use super::paths::StatePaths;
@@ -282,14 +283,7 @@ impl Mark {
 /// When a process was started, in ticks since boot; nothing for one that has
 /// ended or where there is no `/proc`.
 fn start_of(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold blanks and brackets: what follows its last bracket counts.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    Process::read(pid).filter(|process| !process.has_ended).map(|process| process.start)
 }
 
 /// Makes a file look as if nobody had ever read it. Where that fails it counts as

@@ -5,8 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use fs_err as fs;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
+
+use super::Process;
 
 /// How long the end of what is left may take.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -65,13 +66,8 @@ impl Drop for Household {
 /// The processes below this one, but for some and what is below them.
 fn descendants(but: &BTreeSet<i32>) -> BTreeSet<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        if let Some(pid) = pid
-            && let Some(parent) = parent(pid)
-        {
-            children.entry(parent).or_default().push(pid);
-        }
+    for process in Process::all().unwrap_or_default() {
+        children.entry(process.parent).or_default().push(process.pid);
     }
     let mut found = BTreeSet::new();
     let mut todo = vec![getpid().as_raw_pid()];
@@ -83,11 +79,4 @@ fn descendants(but: &BTreeSet<i32>) -> BTreeSet<i32> {
         }
     }
     found
-}
-
-/// The parent of a process: the second field behind its name, which may hold
-/// anything.
-fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::Unchecked;
 use crate::base::failure::bare;
+use crate::base::process::Process;
 use crate::base::text::path_text;
 use crate::doctor::listener::listener;
 use crate::doctor::tool::Tool;
@@ -193,9 +194,8 @@ impl Doomed {
 /// Whether a process has ended. An init that is slow to reap keeps its entry for
 /// a while; in a container there may be none that does.
 fn is_over(pid: Pid) -> bool {
-    let stat = format!("/proc/{}/stat", pid.as_raw_pid());
     test_kill_process(pid).is_err()
-        || fs::read_to_string(stat).is_ok_and(|stat| stat.contains(") Z "))
+        || Process::read(pid.as_raw_pid()).is_some_and(|process| process.has_ended)
 }
 
 impl Drop for Doomed {

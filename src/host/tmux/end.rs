@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use tokio::time::Instant;
 
 use super::{Pane, PaneState, Tmux, TmuxError};
+use crate::base::process::Process;
 
 /// How long an agent may take to end once its terminal is gone.
 const BY_ITSELF: Duration = Duration::from_secs(2);
@@ -71,22 +71,13 @@ struct Terminal {
     start: Option<u64>,
 }
 
-/// A process as the kernel shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Process {
-    pid: i32,
-    parent: i32,
-    session: i32,
-    start: u64,
-}
-
 impl Terminal {
     /// The pane's, when that is certain: its program is a child of the tmux server,
     /// or it has ended and what it left was told this work item.
     fn of(pid: u32, pane: &Pane) -> Option<Self> {
         let leader = i32::try_from(pid).ok()?;
         let is_live = !matches!(pane.state, PaneState::Dead(_));
-        let Some(all) = processes() else {
+        let Some(all) = running() else {
             // Nothing tells when a process was started: a pane that lives says enough.
             return is_live.then_some(Self { leader, start: None });
         };
@@ -96,12 +87,13 @@ impl Terminal {
         }
         let item = pane.item.as_deref()?;
         let mut left = all.iter().filter(|process| process.session == leader);
-        left.any(|process| was_told(process.pid, item)).then_some(Self { leader, start: None })
+        left.any(|process| process.was_given(ITEM_VAR, item.as_bytes()))
+            .then_some(Self { leader, start: None })
     }
 
     /// What of it runs; nothing where that cannot be learnt.
     fn members(&self) -> Option<Vec<Process>> {
-        let all = processes()?;
+        let all = running()?;
         // While one of them lives the number is not given away; with a leader of its
         // own the session is another one.
         let is_other = |process: &Process| {
@@ -122,7 +114,7 @@ impl Terminal {
         };
         for process in members {
             // Its parent may have ended meanwhile.
-            let is_same = read(process.pid).is_some_and(|now| now.start == process.start);
+            let is_same = Process::read(process.pid).is_some_and(|now| now.start == process.start);
             if let Some(pid) = Pid::from_raw(process.pid).filter(|_| is_same) {
                 // One that has ended meanwhile needs none.
                 let _ = kill_process(pid, signal);
@@ -149,32 +141,9 @@ impl Terminal {
     }
 }
 
-/// Every process that has not ended; nothing where there is no `/proc`.
-fn processes() -> Option<Vec<Process>> {
-    let entries = fs::read_dir("/proc").ok()?;
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let all: Vec<_> = pids.filter_map(read).collect();
-    // This one is there at least.
-    (!all.is_empty()).then_some(all)
-}
-
-fn read(pid: i32) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold blanks and brackets: what follows its last bracket counts.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    if matches!(*fields.first()?, "Z" | "X") {
-        return None;
-    }
-    Some(Process {
-        pid,
-        parent: fields.get(1)?.parse().ok()?,
-        session: fields.get(3)?.parse().ok()?,
-        start: fields.get(19)?.parse().ok()?,
-    })
-}
-
-fn was_told(pid: i32, item: &str) -> bool {
-    let wanted = format!("{ITEM_VAR}={item}");
-    fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()))
+/// Every process that has not ended; nothing where none can be seen.
+fn running() -> Option<Vec<Process>> {
+    let mut all = Process::all()?;
+    all.retain(|process| !process.has_ended);
+    Some(all)
 }

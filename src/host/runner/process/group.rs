@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fs_err as fs;
 use rustix::process::{
     Pid, Signal, kill_process_group, test_kill_process, test_kill_process_group,
 };
 use tokio::time::Instant;
 
+use crate::base::process::Process;
 use crate::state::turns::Mark;
 
 /// How long what an agent left behind may take to end by itself: a hook that
@@ -44,7 +44,9 @@ pub(super) async fn end_adopted(mark: &Mark, spool: &Path, grace: Duration) {
     let Some(group) = Pid::from_raw(mark.pid) else { return };
     // The number is not given to a new process while the old group is there.
     let is_reused = test_kill_process(group).is_ok() && !mark.is_alive() && !is_zombie(group);
-    let is_ours = || members(group).is_some_and(|all| all.iter().any(|pid| has_spool(*pid, spool)));
+    let spool = spool.as_os_str().as_encoded_bytes();
+    let has_spool = |process: &Process| process.was_given("THE_LOOP_SPOOL", spool);
+    let is_ours = || members(group).is_some_and(|all| all.iter().any(has_spool));
     if !is_reused && is_ours() {
         end(Some(mark.pid), grace).await;
     }
@@ -64,47 +66,24 @@ async fn is_empty_within(group: Pid, limit: Duration) -> bool {
     }
 }
 
-/// The processes of a group that have not ended; nothing where there is no
-/// `/proc`.
-fn members(group: Pid) -> Option<Vec<i32>> {
+/// The processes of a group that have not ended; nothing where none can be seen.
+fn members(group: Pid) -> Option<Vec<Process>> {
     let wanted = group.as_raw_nonzero().get();
-    let entries = fs::read_dir("/proc").ok()?;
-    let mut found = Vec::new();
-    let mut is_proc = false;
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let Some((state, its_group)) = state_and_group(pid) else { continue };
-        is_proc = true;
-        if its_group == wanted && !matches!(state, 'Z' | 'X') {
-            found.push(pid);
-        }
-    }
-    is_proc.then_some(found)
+    let mut all = Process::all()?;
+    all.retain(|process| process.group == wanted && !process.has_ended);
+    Some(all)
 }
 
 fn is_zombie(pid: Pid) -> bool {
-    state_and_group(pid.as_raw_nonzero().get()).is_some_and(|(state, _)| matches!(state, 'Z' | 'X'))
-}
-
-fn state_and_group(pid: i32) -> Option<(char, i32)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold blanks and brackets: what follows its last bracket counts.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    Some((fields.next()?.chars().next()?, fields.nth(1)?.parse().ok()?))
-}
-
-fn has_spool(pid: i32, spool: &Path) -> bool {
-    let wanted = [b"THE_LOOP_SPOOL=", spool.as_os_str().as_encoded_bytes()].concat();
-    fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|entry| entry == wanted))
+    Process::read(pid.as_raw_nonzero().get()).is_some_and(|process| process.has_ended)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
     use std::process::Stdio;
+
+    use fs_err as fs;
 
     use super::*;
     use crate::base::process::Invocation;
