@@ -67,12 +67,11 @@ impl MissingHome {
     /// The home in which `place` is to be made, where it is not there. Nothing where
     /// another directory is what `place` lacks.
     pub fn of(env: &Env, place: &Path) -> Option<Self> {
-        let (path, named_by) = match env.home() {
-            Some(home) => (home.to_path_buf(), "HOME is"),
-            None => {
-                let listed = directories::BaseDirs::new()?.home_dir().to_path_buf();
-                (listed, "HOME is not set, and the system's list of users names")
-            }
+        let (path, named_by) = if let Some(home) = env.home() {
+            (home.to_path_buf(), "HOME is")
+        } else {
+            let listed = directories::BaseDirs::new()?.home_dir().to_path_buf();
+            (listed, "HOME is not set, and the system's list of users names")
         };
         let is_gone = matches!(
             fs::metadata(&path),

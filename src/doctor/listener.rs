@@ -127,7 +127,7 @@ struct Listening<'a> {
 
 /// Reads a line of the kernel's table of TCP sockets.
 fn listening(line: &str) -> Option<Listening<'_>> {
-    /// TCP_LISTEN.
+    /// The state of a socket that is listened on (`TCP_LISTEN`).
     const LISTEN: &str = "0A";
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (ip, port) = fields.get(1)?.split_once(':')?;
