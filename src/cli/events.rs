@@ -116,6 +116,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             (None, _) => context.printer.note(&format!("nothing was received yet in `{place}`")),
         }
     }
+    if wanted.is_none() && !args.json && found.len() as u64 == u64::from(args.limit) {
+        let note = format!("the latest {} of those; --limit N shows more", args.limit);
+        context.printer.note(&note);
+    }
     if args.json {
         let output = Output {
             schema: SCHEMA,

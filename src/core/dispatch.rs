@@ -113,7 +113,7 @@ impl Dispatcher {
         if session.queue.holds(&delivery) {
             return;
         }
-        if job.task == Task::Close {
+        if job.task.is_close() {
             // Closing ends the agent: what waits for it cannot be delivered any more.
             let running = match session.doing {
                 Doing::Delivering => session.group,
@@ -272,7 +272,7 @@ impl Dispatcher {
     fn closed(&mut self, slug: &Slug, result: Result<(), String>, out: &mut Vec<Command>) {
         self.set(slug, Doing::Nothing);
         match result {
-            Ok(()) => self.finish(slug, State::Done, Reason::ItemClosed, None, out),
+            Ok(()) => out.extend(self.end_first(slug, 1).map(Queued::closed_before)),
             Err(detail) => self.offer_again(slug, Reason::TmuxFailed, &detail, true, out),
         }
         self.advance(slug, out);
@@ -346,7 +346,7 @@ impl Dispatcher {
             Some(Task::Deliver) if self.sessions.get(slug).is_some_and(|s| s.queue.gathers()) => {
                 self.set(slug, Doing::Gathering);
             }
-            Some(Task::Close) => {
+            Some(Task::Close(_)) => {
                 self.set(slug, Doing::Closing);
                 out.push(Command::Close(slug.clone()));
             }

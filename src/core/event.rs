@@ -284,6 +284,18 @@ impl Conclusion {
 }
 
 impl Event {
+    /// Who wrote the text that the event is about, where that is a person's.
+    pub fn author(&self) -> Option<&Actor> {
+        match &self.what {
+            What::Comment { post, .. }
+            | What::Review { post, .. }
+            | What::ReviewComment { post, .. } => Some(&post.author),
+            What::Issue { issue, .. } => Some(&issue.author),
+            What::Pull { pull, .. } => Some(&pull.thread.author),
+            What::Ping | What::Check(_) | What::Other => None,
+        }
+    }
+
     /// The text of a comment or a review that was written just now.
     pub fn spoken(&self) -> Option<&str> {
         match &self.what {

@@ -29,15 +29,17 @@ use self::message::Teller;
 use self::which::Place;
 use self::who::Who;
 use crate::base::ids::{Slug, WorkItem};
-use crate::base::text::cap;
+use crate::base::text::{cap, visible};
 use crate::core::config;
-use crate::core::event::{CheckPull, Event, Thread, What};
+use crate::core::event::{Actor, ActorKind, CheckPull, Event, Thread, What};
 use crate::core::outcome::Reason;
 use crate::core::session::SessionStatus;
 use crate::core::workspace::{ToldHead, ToldPull};
 
 /// How much of a branch's name is kept: git allows no longer one.
 const BRANCH_CHARS: usize = 300;
+/// How much of a login is shown: GitHub allows no longer one.
+const LOGIN_CHARS: usize = 60;
 
 /// What routing knows of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -94,6 +96,8 @@ pub struct Decision {
     pub own: Option<WorkItem>,
     /// Why.
     pub reason: Reason,
+    /// Whose login it was that is not listed, where that is why.
+    pub unlisted: Option<String>,
     /// What is done.
     pub action: Action,
     /// A link to be stored on the item's session, seen for the first time.
@@ -173,6 +177,7 @@ pub fn decide(
         item: place.as_ref().map(|place| place.target.clone()),
         own: place.as_ref().filter(|place| place.is_linked()).map(|place| place.own.clone()),
         reason: Reason::Ping,
+        unlisted: None,
         action: Action::Ignore,
         link: None,
         told_check: None,
@@ -190,6 +195,7 @@ pub fn decide(
         }
         Err(reason) => {
             decision.reason = reason;
+            decision.unlisted = unlisted(event, who, reason);
             decision.link =
                 place.filter(|_| keeps_link(reason)).and_then(|place| desk.seen(&place));
         }
@@ -198,6 +204,22 @@ pub fn decide(
     decision.first = decision.item.as_ref().is_some_and(begins);
     decision.pull = decision.item.as_ref().and_then(|item| told_of(event, item));
     decision
+}
+
+/// Who may not act, where that is why an event is ignored.
+fn unlisted(event: &Event, who: Who<'_>, reason: Reason) -> Option<String> {
+    let actors = [Some(&event.sender), event.author()];
+    let actor = match reason {
+        Reason::SenderNotAuthorized => actors[0],
+        Reason::AuthorNotAuthorized => actors[1],
+        Reason::BotNotListed => {
+            let is_it = |actor: &&Actor| actor.kind == ActorKind::Bot && !who.lists(actor);
+            actors.into_iter().flatten().find(is_it)
+        }
+        _ => None,
+    };
+    let login = actor.map(|actor| visible(&cap(&actor.login, LOGIN_CHARS)));
+    login.filter(|login| !login.is_empty())
 }
 
 /// What an event says of an item, where that is a pull request.

@@ -268,7 +268,10 @@ impl Intake {
                 return Decided::unreadable(delivery, &why);
             }
             let state = if *action == Action::Note { State::Done } else { State::Ignored };
-            let mut decided = Decided::ended(delivery, state, *reason, short);
+            let who = decision.unlisted.as_ref().map(|login| format!("`{login}` is not listed"));
+            let detail: Vec<_> = short.into_iter().chain(who).collect();
+            let detail = Some(detail.join(": ")).filter(|detail| !detail.is_empty());
+            let mut decided = Decided::ended(delivery, state, *reason, detail);
             // A link is remembered also where nothing is told.
             if let (Some(item), Some(_)) = (item, &decision.link) {
                 decided.keep = Some((item.clone(), decision));

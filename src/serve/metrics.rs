@@ -1,6 +1,7 @@
 //! The receiver's figures as Prometheus text: on the control socket, and on
 //! `metrics.listen` when that is set. Never on the public port.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -46,8 +47,11 @@ impl Metrics {
         let _ = writeln!(out, "the_loop_commits_total {commits}");
         let help = "Requests of this run that were refused, by the answer's status.";
         family(&mut out, "the_loop_refused_requests_total", "counter", help);
+        let mut by_status = BTreeMap::<u16, u64>::new();
         for refused in self.refused.all() {
-            let (status, count) = (refused.status, refused.count);
+            *by_status.entry(refused.status).or_default() += refused.count;
+        }
+        for (status, count) in by_status {
             let _ = writeln!(out, "the_loop_refused_requests_total{{status=\"{status}\"}} {count}");
         }
         family(&mut out, "the_loop_inbox_bytes", "gauge", "Size of the inbox's file.");

@@ -83,7 +83,8 @@ page      https://github.com/octo/repo/issues/12#issuecomment-1
 2026-11-29 12:00:00Z  ignored    sender-not-authorized
   The sender is not in `routing.authorizedUsers`.
   mallory
-  To change it: add the sender to `routing.authorizedUsers`
+  To change it: add the sender to `routing.authorizedUsers`, reload, then
+  `the-loop gh-webhook replay aaaa-1`
 ";
     let bare = PAGE.strip_prefix("https://").unwrap();
     for id in ["aaaa-1", "octo/repo#12", "Octo/Repo#12", "octo+repo+12", "#12", "12", PAGE, bare] {

@@ -535,6 +535,10 @@ async fn what_is_old_is_forgotten_and_never_what_is_still_under_way() {
     assert_eq!(inbox.replay(id("new")).await.unwrap(), Replayed::Queued);
     assert_eq!(inbox.to_route(9).unwrap()[0].id, id("new"));
     assert_eq!(inbox.prune(Keep { age: 10 * DAY, size: u64::MAX }).await.unwrap(), 0);
+    // Sent again, it has its body back, and can be decided about anew.
+    assert_eq!(inbox.accept(new("old")).await.unwrap(), Accepted::Repeat);
+    assert_eq!(has("old"), (true, true));
+    assert_eq!(inbox.replay(id("old")).await.unwrap(), Replayed::Queued);
 }
 
 #[tokio::test]
@@ -554,6 +558,7 @@ async fn for_want_of_room_the_oldest_bodies_go_and_the_outcomes_stay() {
     assert_eq!(inbox.recent(100).unwrap().len(), 60);
     assert!(inbox.stored(&id("d-0")).unwrap().is_none());
     assert!(inbox.stored(&id("d-3")).unwrap().is_some(), "it was not routed yet");
+    assert!(inbox.stored(&id("d-59")).unwrap().is_some(), "there is room for the latest");
 }
 
 #[tokio::test]

@@ -91,6 +91,20 @@ fn line(decision: &Decision) -> String {
 }
 
 #[test]
+fn who_is_not_listed_is_named() {
+    let of = |name: &str, users: &[&str]| {
+        let mut config = config();
+        config.authorized_users = users.iter().map(|user| (*user).to_owned()).collect();
+        let decision = route(name, &config, &active(1));
+        (decision.reason, decision.unlisted)
+    };
+    let (reason, who) = of("issue_comment.created", &[]);
+    assert_eq!(reason, Reason::SenderNotAuthorized);
+    let sender = who.expect("a login");
+    assert_eq!(of("issue_comment.created", &[&sender]).1, None);
+}
+
+#[test]
 fn every_recorded_delivery_has_its_decision() {
     for (name, without, with) in [
         ("ping", "note ping -", "note ping -"),

@@ -85,8 +85,12 @@ async fn put_up(paths: &StatePaths, id: &DeliveryId) -> Result<Replayed, Failure
 }
 
 fn no_body(id: &DeliveryId) -> Failure {
-    Failure::refused(format!("the body of `{id}` is not kept any more (`state.retention`)"))
-        .hint("have GitHub send it again: the webhook's page, Recent Deliveries")
+    Failure::refused(format!("the body of `{id}` is not kept any more (`state.retention`)")).hint(
+        format!(
+            "have GitHub send it again (the webhook's page, Recent Deliveries), then: \
+             the-loop gh-webhook replay {id}"
+        ),
+    )
 }
 
 fn unknown(id: &DeliveryId) -> Failure {
@@ -180,7 +184,11 @@ fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCo
 /// What is decided, and by which rule.
 fn rule(decision: &Decision) -> String {
     let Decision { action, reason, .. } = decision;
-    format!("{:<8} {reason}\n{}", action.as_str(), indented(reason.explain()))
+    let mut text = format!("{:<8} {reason}\n{}", action.as_str(), indented(reason.explain()));
+    if let Some(login) = &decision.unlisted {
+        let _ = write!(text, "\n  It is `{login}`.");
+    }
+    text
 }
 
 /// What a receiver decides that runs with another configuration than the file.

@@ -48,8 +48,15 @@ pub struct Batch {
 pub enum Task {
     /// Type the delivery's prompt into the session.
     Deliver,
-    /// End the session.
-    Close,
+    /// End the session, for this reason.
+    Close(Reason),
+}
+
+impl Task {
+    /// Whether it ends the session.
+    pub fn is_close(self) -> bool {
+        matches!(self, Self::Close(_))
+    }
 }
 
 /// Something happened.

@@ -40,11 +40,12 @@ pub(super) struct Queued {
 }
 
 impl Queued {
-    /// Its session ended before it was delivered.
+    /// Its session has ended: what was to be delivered was not, what was to end it
+    /// is done.
     pub(super) fn closed_before(self) -> Command {
         let (state, reason) = match self.task {
             Task::Deliver => (State::Failed, Reason::ClosedBeforeDelivery),
-            Task::Close => (State::Done, Reason::ItemClosed),
+            Task::Close(why) => (State::Done, why),
         };
         Command::Record { delivery: self.delivery, state, reason, detail: None }
     }
@@ -89,7 +90,7 @@ impl Queue {
             at = self.jobs.iter().take_while(|other| other.begun).count();
         } else if now && task == Task::Deliver {
             // What came before an end of the session is not for the one after it.
-            let end = self.jobs.iter().rposition(|other| other.task == Task::Close);
+            let end = self.jobs.iter().rposition(|other| other.task.is_close());
             let from = end.map_or(0, |end| end + 1);
             let before = |other: &&Queued| other.begun || other.now;
             at = from + self.jobs.iter().skip(from).take_while(before).count();
@@ -210,7 +211,7 @@ impl Queue {
 
     /// Whether the session's end waits behind the first.
     pub(super) fn close_is_waiting(&self) -> bool {
-        self.jobs.iter().skip(1).any(|queued| queued.task == Task::Close)
+        self.jobs.iter().skip(1).any(|queued| queued.task.is_close())
     }
 }
 
@@ -257,7 +258,7 @@ mod tests {
     fn what_comes_after_the_end_of_a_session_does_not_go_before_it() {
         let mut queue = queue([job("a", false, 1)]);
         queue.begin(1);
-        queue.push(Job { task: Task::Close, ..job("x", false, 0) });
+        queue.push(Job { task: Task::Close(Reason::ItemClosed), ..job("x", false, 0) });
         queue.push(job("b", false, 1));
         queue.push(job("c", true, 1));
         assert_eq!(order(&queue), "a x c b");

@@ -18,7 +18,7 @@ fn deliver(text: &str, number: u64) -> Input {
 }
 
 fn close(text: &str, number: u64) -> Input {
-    Input::Enqueued(Job::new(id(text), slug(number), Task::Close))
+    Input::Enqueued(Job::new(id(text), slug(number), Task::Close(Reason::ItemClosed)))
 }
 
 fn urgent(text: &str, number: u64) -> Input {
@@ -202,6 +202,17 @@ fn closing_reports_what_waits_and_calls_off_what_runs() {
 }
 
 #[test]
+fn what_ends_a_session_is_done_for_its_own_reason() {
+    for reason in [Reason::StoppedByHand, Reason::ClosedByHand, Reason::ItemClosed] {
+        let mut dispatcher = Dispatcher::new(1);
+        let end = Job::new(id("c"), slug(1), Task::Close(reason));
+        dispatcher.handle(Input::Enqueued(end));
+        let commands = dispatcher.handle(Input::Closed(slug(1), Ok(())));
+        assert_eq!(state_of(&commands, "c"), Some((State::Done, reason)));
+    }
+}
+
+#[test]
 fn closing_a_session_that_waits_for_its_start_does_not_start_it() {
     let mut dispatcher = Dispatcher::new(1);
     dispatcher.handle(deliver("a", 1));
@@ -373,7 +384,7 @@ proptest! {
         for _ in 0..10_000 {
             let (roll, index) = rolls.next().unwrap();
             let input = if *roll % 3 == 0 && let Some((number, (session, kind))) = jobs_in.next() {
-                let task = if *kind < 2 { Task::Close } else { Task::Deliver };
+                let task = if *kind < 2 { Task::Close(Reason::ItemClosed) } else { Task::Deliver };
                 let job = Job::new(id(&number.to_string()), slug(*session), task);
                 let (now, gathers) = (is_urgent(number), *kind > 15);
                 Input::Enqueued(Job { now, gathers, bytes: usize::from(*roll) * 50, ..job })

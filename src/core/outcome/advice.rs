@@ -22,10 +22,17 @@ impl Reason {
         Some(match self {
             Self::RoutingDisabled => "set `routing.enabled: true`",
             Self::RepositoryNotListed => "add the repository to `routing.repositories`",
-            Self::SenderNotAuthorized => "add the sender to `routing.authorizedUsers`",
-            Self::AuthorNotAuthorized => "add the author to `routing.authorizedUsers`",
+            Self::SenderNotAuthorized => {
+                "add the sender to `routing.authorizedUsers`, reload, then \
+                 `the-loop gh-webhook replay ID`"
+            }
+            Self::AuthorNotAuthorized => {
+                "add the author to `routing.authorizedUsers`, reload, then \
+                 `the-loop gh-webhook replay ID`"
+            }
             Self::BotNotListed => {
-                "add the bot in quotes (`\"name[bot]\"`) to `routing.authorizedUsers`"
+                "add the bot in quotes (`\"name[bot]\"`) to `routing.authorizedUsers`, reload, then \
+                 `the-loop gh-webhook replay ID`"
             }
             Self::NoSession => {
                 "comment `the-loop start` on the item, or set `routing.spawnOnUnmatched`"

@@ -141,8 +141,12 @@ pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
     let shown = path_text(file);
     let mut findings = Vec::new();
     if let Some(trouble) = seen.trouble {
-        let note = "the next start of the receiver keeps the file aside and takes over what can \
-                    be read; a file that is no inbox it refuses";
+        let note = if trouble.contains("newer version") {
+            "take the version of the-loop that wrote it, or a later one"
+        } else {
+            "the next start of the receiver keeps the file aside and takes over what can be read; \
+             a file that is no inbox it refuses"
+        };
         findings.push(
             Finding::new(id, Severity::Error, format!("{shown} cannot be read as it should be"))
                 .shown_by(visible(&trouble))

@@ -26,16 +26,18 @@ pub(super) fn closed_before(delivery: &StoredDelivery, item: &WorkItem) -> Decid
     Decided::ended(delivery, State::Failed, Reason::ClosedBeforeDelivery, short)
 }
 
-fn task(action: RouteAction) -> Task {
-    match action {
-        RouteAction::Deliver => Task::Deliver,
-        RouteAction::Close => Task::Close,
+fn task(action: RouteAction, reason: Reason) -> Task {
+    match (action, reason) {
+        (RouteAction::Deliver, _) => Task::Deliver,
+        (RouteAction::Close, Reason::StoppedByHand | Reason::ClosedByHand) => Task::Close(reason),
+        // An earlier run may have put down why it failed to.
+        (RouteAction::Close, _) => Task::Close(Reason::ItemClosed),
     }
 }
 
 /// What an earlier run left in the queue.
 pub(super) fn left_over(delivery: QueuedDelivery) -> Job {
-    let job = Job::new(delivery.id, delivery.slug, task(delivery.action));
+    let job = Job::new(delivery.id, delivery.slug, task(delivery.action, delivery.reason));
     let begun = delivery.state == State::Injecting;
     Job { now: delivery.now, bytes: delivery.prompt.len(), begun, ..job }
 }
@@ -103,7 +105,7 @@ impl Decided {
 
     pub(super) fn queued(delivery: &StoredDelivery, reason: Reason, route: Route) -> Self {
         let (now, bytes) = (route.now, route.prompt.len());
-        let job = Job::new(delivery.id.clone(), route.slug.clone(), task(route.action));
+        let job = Job::new(delivery.id.clone(), route.slug.clone(), task(route.action, reason));
         let job = Job { now, bytes, ..job };
         let step = Step {
             delivery: delivery.id.clone(),

@@ -20,7 +20,7 @@ const QUIET: SignedDuration = SignedDuration::from_mins(1);
 pub struct Refused {
     /// The status that they were answered with.
     pub status: u16,
-    /// Why, as the last one was told.
+    /// Why, as they were told.
     pub why: String,
     /// How many.
     pub count: u64,
@@ -28,11 +28,15 @@ pub struct Refused {
     pub last: Timestamp,
 }
 
+/// So many kinds are told apart at most; what else comes is counted as one.
+const MOST: usize = 32;
+const OTHERS: &str = "for other causes";
+
 /// Counts what is refused.
 #[derive(Debug)]
 pub struct Refusals {
     clock: Clock,
-    kinds: Mutex<BTreeMap<u16, Kind>>,
+    kinds: Mutex<BTreeMap<(u16, String), Kind>>,
 }
 
 #[derive(Debug)]
@@ -51,16 +55,17 @@ impl Refusals {
     pub(super) fn note(&self, status: u16, why: &str) {
         let now = self.clock.now();
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = !kinds.contains_key(&status);
-        let kind = kinds.entry(status).or_insert_with(|| Kind {
-            refused: Refused { status, why: String::new(), count: 0, last: now },
+        let mut key = (status, why.to_owned());
+        if kinds.len() >= MOST && !kinds.contains_key(&key) {
+            OTHERS.clone_into(&mut key.1);
+        }
+        let is_first = !kinds.contains_key(&key);
+        let kind = kinds.entry(key).or_insert_with_key(|(_, why)| Kind {
+            refused: Refused { status, why: why.clone(), count: 0, last: now },
             said_at: now,
         });
         kind.refused.count += 1;
         kind.refused.last = now;
-        if kind.refused.why != why {
-            why.clone_into(&mut kind.refused.why);
-        }
         if is_first || now.duration_since(kind.said_at) >= QUIET {
             kind.said_at = now;
             let count = kind.refused.count;
@@ -68,7 +73,7 @@ impl Refusals {
         }
     }
 
-    /// Each kind, by its status.
+    /// Each kind, by its status and its cause.
     pub fn all(&self) -> Vec<Refused> {
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.values().map(|kind| kind.refused.clone()).collect()
@@ -87,6 +92,14 @@ mod tests {
         }
         let seen: Vec<_> =
             refusals.all().into_iter().map(|one| (one.status, one.why, one.count)).collect();
-        assert_eq!(seen, [(400, "b".to_owned(), 1), (401, "c".to_owned(), 2)]);
+        let word = str::to_owned;
+        assert_eq!(seen, [(400, word("b"), 1), (401, word("a"), 1), (401, word("c"), 1)]);
+        // However many causes there are, they have a bound.
+        for n in 0..100 {
+            refusals.note(400, &format!("cause {n}"));
+        }
+        let all = refusals.all();
+        assert!(all.len() <= MOST + 1, "{}", all.len());
+        assert_eq!(all.iter().map(|one| one.count).sum::<u64>(), 103);
     }
 }

@@ -41,33 +41,43 @@ pub(super) fn step(connection: &Connection, keep: Keep, now: i64) -> rusqlite::R
         params![very_old, AT_A_TIME],
     )?;
     dropped += connection.execute("DELETE FROM heads WHERE at < ?1", [very_old])?;
-    dropped += bodies(connection, "AND d.received_at < ?2", &[&AT_A_TIME, &old])?;
-    if used(connection)? > keep.size {
-        dropped += bodies(connection, "", &[&AT_A_TIME])?;
+    dropped += bodies(connection, "AND d.received_at < ?2", &[&AT_A_TIME, &old], u64::MAX)?;
+    let excess = used(connection)?.saturating_sub(keep.size);
+    if excess > 0 {
+        dropped += bodies(connection, "", &[&AT_A_TIME], excess)?;
     }
     Ok(dropped as u64)
 }
 
-/// Drops the oldest bodies, and the prompts beside them.
+/// Drops the oldest bodies, and the prompts beside them, until so many bytes are
+/// free.
 fn bodies(
     connection: &Connection,
     condition: &str,
     params: &[&dyn rusqlite::ToSql],
+    enough: u64,
 ) -> rusqlite::Result<usize> {
-    let oldest: Vec<i64> = connection
+    let oldest: Vec<(i64, i64)> = connection
         .prepare_cached(&format!(
-            "SELECT b.seq FROM bodies b JOIN deliveries d ON d.seq = b.seq
+            "SELECT b.seq, length(b.body) FROM bodies b JOIN deliveries d ON d.seq = b.seq
              WHERE d.state IN {ENDED} {condition} ORDER BY b.seq LIMIT ?1"
         ))?
-        .query_map(params, |row| row.get(0))?
+        .query_map(params, |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    for seq in &oldest {
+    let mut freed = 0_u64;
+    let mut dropped = 0;
+    for (seq, bytes) in &oldest {
+        if freed >= enough {
+            break;
+        }
+        freed = freed.saturating_add(bytes.unsigned_abs());
+        dropped += 1;
         connection.prepare_cached("DELETE FROM bodies WHERE seq = ?1")?.execute([seq])?;
         connection
             .prepare_cached("UPDATE routes SET prompt = '' WHERE seq = ?1")?
             .execute([seq])?;
     }
-    Ok(oldest.len())
+    Ok(dropped)
 }
 
 /// How many bytes of the file are in use. A file does not shrink: what is free

@@ -269,6 +269,10 @@ fn accept(connection: &Connection, new: &Arrived, now: i64) -> rusqlite::Result<
         .query_row([new.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     // What a person sent goes through `send` again, under another id.
     if state != State::Failed.as_str() || new.kind != DeliveryKind::Github {
+        // Of one that was not told a body that was dropped comes back, for `replay`.
+        if state == State::Ignored.as_str() && new.kind == DeliveryKind::Github {
+            put_body(connection, seq, &new.body)?;
+        }
         return Ok(Accepted::Repeat);
     }
     // The stored body stays: what was authorised is what is delivered. It may
