@@ -31,7 +31,7 @@ use self::who::Who;
 use crate::base::ids::{Slug, WorkItem};
 use crate::base::text::cap;
 use crate::core::config;
-use crate::core::event::{CheckPull, Event, Thread, What};
+use crate::core::event::{Change, CheckPull, Event, Pull, Thread, What};
 use crate::core::outcome::Reason;
 use crate::core::session::SessionStatus;
 use crate::core::workspace::{ToldHead, ToldPull};
@@ -198,6 +198,30 @@ pub fn decide(
     decision.first = decision.item.as_ref().is_some_and(begins);
     decision.pull = decision.item.as_ref().and_then(|item| told_of(event, item));
     decision
+}
+
+/// Whether an event is one of people who may act, in a repository that is worked on:
+/// its sender is listed, and so is who wrote what it tells. Nobody else is told what
+/// became of an event.
+pub fn is_of_listed(event: &Event, config: &config::Routing) -> bool {
+    let who = Who(&config.authorized_users);
+    let author = match &event.what {
+        What::Ping | What::Check(_) | What::Other => return false,
+        What::Issue { change: Change::Opened | Change::Edited, issue: thread }
+        | What::Pull { change: Change::Opened | Change::Edited, pull: Pull { thread, .. } } => {
+            Some(&thread.author)
+        }
+        // A listed user who does something to an item need not have written it.
+        What::Issue { .. } | What::Pull { .. } => None,
+        What::Comment { post, .. }
+        | What::Review { post, .. }
+        | What::ReviewComment { post, .. } => Some(&post.author),
+    };
+    let is_worked_on = event
+        .repo
+        .as_ref()
+        .is_some_and(|repo| config.repositories.is_empty() || config.repositories.contains(repo));
+    is_worked_on && who.lists(&event.sender) && author.is_none_or(|author| who.lists(author))
 }
 
 /// What an event says of an item, where that is a pull request.
