@@ -193,10 +193,10 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     if let Some(starter) = &made {
         printer.note(&format!("written  {shown}"));
         if starter.users.is_empty() {
-            printer.note(
+            printer.note(&context.with_config(
                 "warning: no login is listed, so no person's event is acted on;\n  \
                  `the-loop init --force --user LOGIN` lists one",
-            );
+            ));
         }
         if starter.repositories.is_empty() {
             printer.note(
@@ -233,7 +233,13 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         if let Some(warning) = github::doubt(&url) {
             printer.note(&format!("warning: {warning}"));
         }
-        next.extend(github::calls(webhook, &config.routing.repositories, &url, &paths)?);
+        next.extend(github::calls(
+            &context.env,
+            webhook,
+            &config.routing.repositories,
+            &url,
+            &paths,
+        )?);
         if context.env.var_os(&webhook.secret_env).is_some() {
             printer.note(&format!(
                 "warning: `{}` is set here and comes before the secret's file",
@@ -241,9 +247,9 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             ));
         }
     } else {
-        next.push("the-loop init --github --url https://YOUR-ADDRESS".to_owned());
+        next.push(context.with_config("the-loop init --github --url https://YOUR-ADDRESS"));
     }
-    next.push("the-loop gh-webhook start".to_owned());
+    next.push(context.with_config("the-loop gh-webhook start"));
     let label = shell_word(&config.routing.auto_execute_label);
     let repo = match &config.routing.repositories[..] {
         [repo, ..] => format!(" --repo {repo}"),
@@ -264,11 +270,14 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let mut agree =
         |question: &str| asks && ask(printer, question, "yes", read_yes).unwrap_or_default();
     let notes = Notes::new(context);
+    let reword = |text: &str| context.with_config(text);
     let household = Household::enter();
-    let is_ready = Box::pin(doctor::offer_installs(&request, &notes, &mut agree)).await;
+    let is_ready = Box::pin(doctor::offer_installs(&request, &notes, &reword, &mut agree)).await;
     drop(household);
     if !is_ready {
-        printer.note("\nThis host is not ready yet; `the-loop doctor` looks again.");
+        printer.note(
+            &context.with_config("\nThis host is not ready yet; `the-loop doctor` looks again."),
+        );
     }
     stalls::warn(context, config, &paths).await?;
     printer.note("\nNext:");
