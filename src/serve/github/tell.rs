@@ -4,6 +4,9 @@
 //! `core::github` decides what and when; here it is asked, said and put down. What
 //! may have been said when the receiver ended is looked for before it is said again.
 
+mod follow;
+mod times;
+
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 use std::path::PathBuf;
@@ -16,34 +19,23 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Api, AskError, DEADLINE, TOKENS};
+use self::times::{Times, times};
+use super::client::{Api, AskError, TOKENS};
 use super::redeliver::Parts;
 use super::say::{Sent, say};
 use crate::base::checkpoint::Checkpoint;
-use crate::base::env::Env;
 use crate::base::failure::chain;
-use crate::core::event;
-use crate::core::github::{End, Moved, Next, Pace, Saying, Telling, TheSession, comment};
-use crate::core::outcome::{Reason, State};
+use crate::core::github::{End, Next, Saying, Telling, comment};
 use crate::core::routing::OwnVoice;
-use crate::core::session::SessionStatus;
 use crate::state::github::{open_telling, save_telling};
-use crate::state::inbox::{DeliveryKind, Inbox, InboxError, InboxReader, Summary};
+use crate::state::inbox::{InboxError, InboxReader};
 use crate::state::registry::Registry;
 
 /// The least time between two looks at the inbox.
 const GATHER: Duration = Duration::from_millis(200);
 /// How long after a look that failed there is another.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// How many deliveries are read at a time.
-const TOGETHER: u32 = 256;
-/// How long after a look what it found to say is put down, for those who ask; and how
-/// long after it, where it found nothing, how far it came.
-const PUT_DOWN: Duration = Duration::from_secs(1);
-const PUT_DOWN_ALL: Duration = Duration::from_mins(1);
-/// The rest after a fault that may pass; it doubles with each.
-const PAUSE: Duration = Duration::from_secs(30);
-/// The longest such rest.
+/// The longest rest after a fault.
 const LONGEST: SignedDuration = SignedDuration::from_mins(15);
 
 /// A kind of trouble: which error, and of GitHub's refusals the status.
@@ -70,14 +62,6 @@ pub struct Tell {
     /// When what a look found is to be put down.
     save_by: Option<Instant>,
     times: Times,
-}
-
-/// How long things take; tests have less time.
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    pace: Pace,
-    deadline: Duration,
-    pause: Duration,
 }
 
 /// What happened.
@@ -136,7 +120,7 @@ impl Tell {
         let mut look_at = self.configured(true).then(Instant::now);
         loop {
             if look_at.is_some_and(|at| at <= Instant::now()) {
-                look_at = self.look_or_say().then(|| Instant::now() + LOOK_AGAIN);
+                look_at = self.look_or_again().then(|| Instant::now() + LOOK_AGAIN);
             }
             if self.save_by.is_some_and(|by| by <= Instant::now()) {
                 self.save();
@@ -221,96 +205,6 @@ impl Tell {
             }
         }
         Ok(())
-    }
-
-    fn reader(&mut self) -> Result<&InboxReader, InboxError> {
-        let reader = match self.reader.take() {
-            Some(reader) => reader,
-            None => Inbox::read_only(self.parts.inbox.path())?,
-        };
-        Ok(self.reader.insert(reader))
-    }
-
-    /// Looks what became of deliveries. Says whether to look again though there is no
-    /// news.
-    fn look_or_say(&mut self) -> bool {
-        if !self.telling.is_on() {
-            return false;
-        }
-        let waited = self.telling.waiting();
-        match self.look() {
-            Ok(()) => {
-                let is_new = self.telling.waiting() != waited;
-                let by = Instant::now() + if is_new { PUT_DOWN } else { PUT_DOWN_ALL };
-                self.save_by = self.save_by.into_iter().chain([by]).min();
-                false
-            }
-            Err(error) => {
-                self.trouble(Some(format!("what to tell cannot be read: {}", chain(&error))));
-                true
-            }
-        }
-    }
-
-    fn look(&mut self) -> Result<(), InboxError> {
-        // Read first: what ends after this is seen by the next look.
-        let under_way = self.reader()?.under_way()?;
-        let ended: Vec<i64> = self.telling.open.difference(&under_way).copied().collect();
-        for place in ended {
-            match readable(self.reader()?.at(place))? {
-                Some(delivery) => self.moved(&delivery)?,
-                None => drop(self.telling.open.remove(&place)),
-            }
-        }
-        // One that is routed again had come to its end.
-        let known = self.telling.latest;
-        self.telling.open.extend(under_way.into_iter().filter(|place| *place <= known));
-        loop {
-            let latest = self.telling.latest;
-            let found = self.reader()?.behind(latest, TOGETHER)?;
-            for delivery in &found {
-                self.moved(delivery)?;
-            }
-            if found.len() < TOGETHER as usize {
-                break;
-            }
-        }
-        for turn in self.reader()?.turns()? {
-            if !self.telling.is_taken(turn.seq) {
-                self.moved(&turn)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A delivery that stands somewhere else than it did, or may.
-    fn moved(&mut self, delivery: &Summary) -> Result<(), InboxError> {
-        let Summary { seq, id, state, reason, .. } = delivery;
-        let is_taken = *state == State::Delivered || *reason == Reason::TurnRunning;
-        if delivery.kind == DeliveryKind::Github && (is_taken || *state == State::Failed) {
-            let stored = readable(self.reader()?.stored(id))?;
-            // One that says nothing that can be read is nobody's.
-            let event = stored.and_then(|stored| event::parse(&stored.event, &stored.body).ok());
-            if let Some(event) = event {
-                let session = self.session_of(delivery);
-                let (place, state, reason) = (*seq, *state, *reason);
-                let moved = Moved { place, delivery: id, state, reason, event: &event, session };
-                let (routing, now) = (self.parts.config.routing(), self.parts.clock.now());
-                self.telling.moved(&moved, &routing, now);
-            }
-        }
-        self.telling.stands(*seq, *state);
-        Ok(())
-    }
-
-    /// The session that a delivery was told to, as long as it is one.
-    fn session_of(&self, delivery: &Summary) -> Option<TheSession> {
-        let record = self.registry.load(delivery.session.as_ref()?).ok().flatten()?;
-        (record.status != SessionStatus::Closed).then(|| TheSession {
-            is_headless: record.is_headless(),
-            created_at: record.created_at,
-            item: record.work_item.reference,
-        })
     }
 
     /// Begins to say what is next; else gives when something is to be said.
@@ -454,45 +348,5 @@ impl Tell {
                 false
             }
         }
-    }
-}
-
-/// What is damaged is left out; what may be read later is an error.
-fn readable<T>(found: Result<Option<T>, InboxError>) -> Result<Option<T>, InboxError> {
-    match found {
-        Err(error) if !error.may_pass() => {
-            tracing::warn!(error = %chain(&error), "a delivery cannot be read; nothing is told of it");
-            Ok(None)
-        }
-        found => found,
-    }
-}
-
-fn usual() -> Times {
-    let pace = Pace { apart: SignedDuration::from_secs(1), settles: SignedDuration::from_secs(10) };
-    Times { pace, deadline: DEADLINE, pause: PAUSE }
-}
-
-#[cfg(not(feature = "test-fakes"))]
-fn times(_: &Env) -> Times {
-    usual()
-}
-
-/// Tests have a receiver that waits less.
-#[cfg(feature = "test-fakes")]
-fn times(env: &Env) -> Times {
-    let given = env.var("THE_LOOP_TELL_TIMES").unwrap_or_default();
-    let mut given = given.split(',').map(|ms| ms.parse::<u32>().ok());
-    let mut next = || given.next().flatten();
-    let signed = |ms: u32| SignedDuration::from_millis(ms.into());
-    let plain = |ms: u32| Duration::from_millis(ms.into());
-    let usual = usual();
-    Times {
-        pace: Pace {
-            apart: next().map_or(usual.pace.apart, signed),
-            settles: next().map_or(usual.pace.settles, signed),
-        },
-        deadline: next().map_or(usual.deadline, plain),
-        pause: next().map_or(usual.pause, plain),
     }
 }

@@ -319,7 +319,7 @@ fn an_address_that_is_more_than_one_is_left_out() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn however_much_happens_the_budget_holds(
