@@ -30,11 +30,15 @@ pub enum Checkpoint {
     AskAgain,
     /// GitHub was asked for it, and that is not on disk.
     Asked,
+    /// It is on disk that something is said on GitHub, and it was not.
+    Say,
+    /// It was said there, and that is not on disk.
+    Said,
 }
 
 impl Checkpoint {
     /// Every moment of a delivery's way, in its order. The moments in which GitHub is
-    /// asked for what was missed are apart: not every delivery comes by them.
+    /// asked for what was missed, or told something, are apart: not every delivery comes by them.
     pub const ALL: &[Self] = &[
         Self::Commit,
         Self::Route,
@@ -61,6 +65,8 @@ impl Checkpoint {
             Self::Acknowledge => "acknowledge",
             Self::AskAgain => "ask-again",
             Self::Asked => "asked",
+            Self::Say => "say",
+            Self::Said => "said",
         }
     }
 

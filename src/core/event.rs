@@ -176,6 +176,8 @@ pub struct Pull {
 /// A comment or a review's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Post {
+    /// GitHub's number of it.
+    pub id: Option<u64>,
     /// The text.
     pub body: String,
     /// Who wrote it.

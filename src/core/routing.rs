@@ -27,19 +27,18 @@ pub use voice::OwnVoice;
 
 use self::message::Teller;
 use self::which::Place;
-use self::who::Who;
+pub use self::who::is_of_listed;
+use self::who::{Who, unlisted};
 use crate::base::ids::{Slug, WorkItem};
-use crate::base::text::{cap, visible};
+use crate::base::text::cap;
 use crate::core::config;
-use crate::core::event::{Actor, ActorKind, CheckPull, Event, Thread, What};
+use crate::core::event::{CheckPull, Event, Thread, What};
 use crate::core::outcome::Reason;
 use crate::core::session::SessionStatus;
 use crate::core::workspace::{ToldHead, ToldPull};
 
 /// How much of a branch's name is kept: git allows no longer one.
 const BRANCH_CHARS: usize = 300;
-/// How much of a login is shown: GitHub allows no longer one.
-const LOGIN_CHARS: usize = 60;
 
 /// What routing knows of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -204,22 +203,6 @@ pub fn decide(
     decision.first = decision.item.as_ref().is_some_and(begins);
     decision.pull = decision.item.as_ref().and_then(|item| told_of(event, item));
     decision
-}
-
-/// Who may not act, where that is why an event is ignored.
-fn unlisted(event: &Event, who: Who<'_>, reason: Reason) -> Option<String> {
-    let actors = [Some(&event.sender), event.author()];
-    let actor = match reason {
-        Reason::SenderNotAuthorized => actors[0],
-        Reason::AuthorNotAuthorized => actors[1],
-        Reason::BotNotListed => {
-            let is_it = |actor: &&Actor| actor.kind == ActorKind::Bot && !who.lists(actor);
-            actors.into_iter().flatten().find(is_it)
-        }
-        _ => None,
-    };
-    let login = actor.map(|actor| visible(&cap(&actor.login, LOGIN_CHARS)));
-    login.filter(|login| !login.is_empty())
 }
 
 /// What an event says of an item, where that is a pull request.

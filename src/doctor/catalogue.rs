@@ -42,6 +42,7 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("workdir.there", "the directory that sessions start in is there"),
     ("github.hook", "each webhook has pinged and sends what is wanted"),
     ("github.deliveries", "GitHub can be asked for what it could not deliver"),
+    ("github.telling", "people can be told on GitHub what becomes of events"),
     ("disk.space", "there is room for state, tools and temporary files"),
     ("state.modes", "state belongs to this user alone"),
     ("state.inbox", "every delivery that was stored can be read"),

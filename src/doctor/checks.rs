@@ -100,6 +100,7 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["workdir.there"], state::workdir),
     (&["github.hook"], github::hook),
     (&["github.deliveries"], github::deliveries),
+    (&["github.telling"], github::telling),
     (&["state.modes", "state.locks"], state::state),
     (&["state.inbox"], state::inbox),
     (&["tools.litter"], state::litter),

@@ -35,7 +35,7 @@ use crate::state::spool;
 
 use super::control::{self, Control, Status};
 use super::forget::{forget, keep_of};
-use super::github::{self, Redeliver};
+use super::github::{self, Redeliver, Tell};
 use super::intake::{self, Intake};
 use super::lock::take_lock;
 use super::metrics::Metrics;
@@ -243,8 +243,11 @@ impl Daemon {
             paths: paths.clone(),
             env: env.clone(),
             clock: clock.clone(),
+            rests: github::Rests::default(),
         };
         tasks.spawn(Redeliver::new(github.clone()).run(stop.clone()));
+        let tell = Tell::new(github.clone(), registry.clone(), own_voice.clone(), reloader.news());
+        tasks.spawn(tell.run(stop.clone()));
         let notifier = Notifier::new(live.clone(), env, tasks.clone(), stop.clone());
         notifier.check();
         let web = web.zip(ttyd.zip(tmux.clone())).map(|(bound, (ttyd, tmux))| {

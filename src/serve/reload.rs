@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::base::clock::Clock;
 use crate::base::env::Env;
@@ -62,6 +63,8 @@ struct Shared {
     harnesses: Vec<HarnessName>,
     clock: Clock,
     taken: Mutex<Taken>,
+    /// Changes with each configuration that was taken.
+    news: watch::Sender<u64>,
 }
 
 /// What was taken from the file, without what the command line put above it.
@@ -84,13 +87,14 @@ impl Reloader {
     ) -> Self {
         let config_file::Read { config, file, text, .. } = read;
         let taken = Mutex::new(Taken { config, text, refusal: None });
-        Self(Arc::new(Shared { file, env, live, harnesses, clock, taken }))
+        let news = watch::Sender::default();
+        Self(Arc::new(Shared { file, env, live, harnesses, clock, taken, news }))
     }
 
     /// Reads the file and takes what can be taken. It is logged, too: the person
     /// who asks may not be the one who watches.
     pub fn reload(&self) -> Reloaded {
-        let Shared { file, env, live, harnesses, clock, taken } = &*self.0;
+        let Shared { file, env, live, harnesses, clock, taken, news } = &*self.0;
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
         let read = match config_file::read(file, env) {
             Ok(read) => read,
@@ -113,12 +117,18 @@ impl Reloader {
         let mut running = next.clone();
         running.keep_from(&live.get());
         live.set(running);
+        news.send_modify(|n| *n = n.wrapping_add(1));
         *taken = Taken { config: next, text: read.text, refusal: None };
         let reloaded = Reloaded { schema: 1, refused: None, changes };
         for line in reloaded.lines() {
             tracing::info!(change = %line, "the configuration was read again");
         }
         reloaded
+    }
+
+    /// Tells of every configuration that was taken.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.0.news.subscribe()
     }
 
     /// The last request, when it was refused.

@@ -1,8 +1,9 @@
 //! What is remembered of GitHub between two looks and two starts: the webhook of
-//! each repository, which missed deliveries were asked for, what went wrong.
+//! each repository, which missed deliveries were asked for, what went wrong; and, in
+//! a file of its own, what was said there.
 //!
-//! One file, replaced as a whole. `serve::github` writes it; the control socket
-//! and the doctor read it.
+//! Two files, each replaced as a whole by the one task of `serve::github` that writes
+//! it; the control socket and the doctor read them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,12 +11,13 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::inbox::{InboxError, InboxReader};
 use crate::base::files::atomic;
 use crate::base::ids::{DeliveryId, Repo};
-use crate::core::github::{Asked, Hook, KEPT, ping};
+use crate::core::github::{Asked, Hook, KEPT, Telling, ping};
 
 /// What is remembered of one repository.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -70,34 +72,19 @@ pub struct Memory {
 impl Memory {
     /// Reads what is remembered; nothing where there is no file yet.
     pub fn read(path: &Path) -> io::Result<Self> {
-        match fs::read(path) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| {
-                let text = format!("`{}` cannot be understood: {error}", path.display());
-                io::Error::new(io::ErrorKind::InvalidData, text)
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(error),
-        }
+        read(path)
     }
 
     /// The same for whoever will write it: a file that cannot be understood is moved
     /// aside, and the second value says where to.
     pub fn open(path: &Path) -> io::Result<(Self, Option<PathBuf>)> {
-        match Self::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                let aside = path.with_extension("json.damaged");
-                fs::rename(path, &aside)?;
-                Ok((Self::default(), Some(aside)))
-            }
-            read => read.map(|memory| (memory, None)),
-        }
+        open(path)
     }
 
     /// Writes it down: it is on the disk when this returns.
     pub fn save(&mut self, path: &Path) -> io::Result<()> {
         self.schema = 1;
-        let text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
-        atomic::write(path, &text)
+        save(path, self)
     }
 
     /// Takes over the pings that the inbox still has: they are newer than what is
@@ -112,6 +99,49 @@ impl Memory {
         }
         Ok(())
     }
+}
+
+/// Reads what was said on GitHub; nothing where there is no file yet.
+pub fn read_telling(path: &Path) -> io::Result<Telling> {
+    read(path)
+}
+
+/// The same for whoever will write it, as [`Memory::open`].
+pub fn open_telling(path: &Path) -> io::Result<(Telling, Option<PathBuf>)> {
+    open(path)
+}
+
+/// Writes it down: it is on the disk when this returns.
+pub fn save_telling(path: &Path, telling: &mut Telling) -> io::Result<()> {
+    telling.schema = 1;
+    save(path, telling)
+}
+
+fn read<T: Default + DeserializeOwned>(path: &Path) -> io::Result<T> {
+    match fs::read(path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| {
+            let text = format!("`{}` cannot be understood: {error}", path.display());
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+        Err(error) => Err(error),
+    }
+}
+
+fn open<T: Default + DeserializeOwned>(path: &Path) -> io::Result<(T, Option<PathBuf>)> {
+    match read(path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let aside = path.with_extension("json.damaged");
+            fs::rename(path, &aside)?;
+            Ok((T::default(), Some(aside)))
+        }
+        read => read.map(|known| (known, None)),
+    }
+}
+
+fn save(path: &Path, known: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec_pretty(known).map_err(io::Error::other)?;
+    atomic::write(path, &text)
 }
 
 #[cfg(test)]

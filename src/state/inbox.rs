@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::base::clock::Clock;
 use crate::base::ids::DeliveryId;
 
 mod error;
 mod model;
+mod news;
 mod open;
 mod packing;
 mod pings;
@@ -193,6 +194,11 @@ impl Inbox {
                 PROBE.as_secs()
             )),
         }
+    }
+
+    /// Tells of every commit: whoever follows what becomes of deliveries looks then.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.shared.writer.health().news.subscribe()
     }
 
     /// How many transactions were committed since the inbox was opened.

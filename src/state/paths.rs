@@ -98,6 +98,12 @@ impl StatePaths {
         self.dir.join("github.json")
     }
 
+    /// What is remembered of what was said on GitHub. A file of its own: whoever
+    /// writes the other one replaces it as a whole.
+    pub fn telling(&self) -> PathBuf {
+        self.dir.join("github-telling.json")
+    }
+
     /// The lock that the running receiver holds.
     pub fn lock(&self) -> PathBuf {
         self.dir.join("receiver.lock")

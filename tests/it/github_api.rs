@@ -32,6 +32,10 @@ pub enum Mood {
     Mute,
     /// The API answers, and the receiver cannot be reached.
     WayClosed,
+    /// Too much is made at a time, which no header tells.
+    TooMuch,
+    /// What is asked is done, and no answer comes.
+    Lost,
 }
 
 #[derive(Debug, Clone)]
@@ -55,6 +59,10 @@ struct Inner {
     requests: Vec<String>,
     /// The deliveries that were asked for, in order.
     asked: Vec<String>,
+    /// The comments: the number of what each stands on, and its text.
+    comments: Vec<(u64, String)>,
+    /// The reactions: what each stands on, and which.
+    reactions: Vec<String>,
 }
 
 type Shared = Arc<Mutex<Inner>>;
@@ -79,6 +87,8 @@ impl GithubApi {
             page: 7,
             requests: Vec::new(),
             asked: Vec::new(),
+            comments: Vec::new(),
+            reactions: Vec::new(),
         }));
         let stop = CancellationToken::new();
         let app = Router::new().fallback(answer).with_state(Arc::clone(&inner));
@@ -129,6 +139,16 @@ impl GithubApi {
         self.inner().asked.clone()
     }
 
+    /// The comments: the number of what each stands on, and its text.
+    pub fn comments(&self) -> Vec<(u64, String)> {
+        self.inner().comments.clone()
+    }
+
+    /// The reactions, as `issues/1 eyes`.
+    pub fn reactions(&self) -> Vec<String> {
+        self.inner().reactions.clone()
+    }
+
     pub fn requests(&self) -> Vec<String> {
         self.inner().requests.clone()
     }
@@ -171,12 +191,28 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
             return (StatusCode::FORBIDDEN, headers, body).into_response();
         }
         Mood::Garbage => return (StatusCode::OK, "<!doctype html>\u{0}").into_response(),
-        Mood::Fine | Mood::WayClosed => {}
+        Mood::TooMuch => {
+            let message = "You have exceeded a secondary rate limit. Please wait a few minutes";
+            return (StatusCode::FORBIDDEN, json!({ "message": message }).to_string())
+                .into_response();
+        }
+        Mood::Fine | Mood::WayClosed | Mood::Lost => {}
     }
     if !authorized {
         return (StatusCode::UNAUTHORIZED, "{\"message\": \"Bad credentials\"}").into_response();
     }
     let path: Vec<_> = uri.path().split('/').skip(2).collect();
+    if let ["repos", "o", "r", on @ .., what @ ("comments" | "reactions")] = &path[..] {
+        let query = uri.query().unwrap_or_default().to_owned();
+        let (on, what, is_post) = (on.join("/"), (*what).to_owned(), method == "POST");
+        let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+        let body = serde_json::from_slice(&body).unwrap_or_default();
+        let answer = said(&shared, &on, &what, &query, is_post.then_some(&body));
+        if mood == Mood::Lost {
+            std::future::pending::<()>().await;
+        }
+        return answer;
+    }
     match (method.as_str(), &path[..]) {
         ("GET", ["repos", "o", "r", "hooks"]) => {
             let hook = shared.lock().unwrap().hook.clone();
@@ -195,6 +231,36 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
             (status, Bytes::from_static(b"{}")).into_response()
         }
         _ => (StatusCode::NOT_FOUND, "{\"message\": \"Not Found\"}").into_response(),
+    }
+}
+
+/// Makes a comment or a reaction, the latter once; or lists comments.
+fn said(shared: &Shared, on: &str, what: &str, query: &str, post: Option<&Value>) -> Response {
+    let mut inner = shared.lock().unwrap();
+    let number = on.strip_prefix("issues/").and_then(|number| number.parse().ok());
+    match (what, post) {
+        ("comments", Some(body)) => {
+            let text = body["body"].as_str().unwrap().to_owned();
+            inner.comments.push((number.unwrap(), text));
+            let made = json!({ "id": inner.comments.len() }).to_string();
+            (StatusCode::CREATED, made).into_response()
+        }
+        ("comments", None) => {
+            assert!(query.contains("per_page=100") && query.contains("since=20"), "{query}");
+            let of = inner.comments.iter().filter(|(of, _)| Some(*of) == number);
+            let all: Vec<_> = of.map(|(_, body)| json!({ "id": 1, "body": body })).collect();
+            Value::Array(all).to_string().into_response()
+        }
+        (_, Some(body)) => {
+            let made = format!("{on} {}", body["content"].as_str().unwrap());
+            let is_new = !inner.reactions.contains(&made);
+            if is_new {
+                inner.reactions.push(made);
+            }
+            let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+            (status, json!({ "id": 1 }).to_string()).into_response()
+        }
+        _ => StatusCode::NOT_FOUND.into_response(),
     }
 }
 

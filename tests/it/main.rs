@@ -28,6 +28,7 @@ mod file_server;
 mod git_server;
 mod github;
 mod github_api;
+mod github_telling;
 mod harnesses;
 mod in_use;
 mod inbox;

@@ -7,7 +7,7 @@ use crate::cli::setup::Loaded;
 use crate::core::config::WebTerminal;
 use crate::doctor::{InboxLook, Project, Webhook, Webhooks};
 use crate::serve::github::TOKENS;
-use crate::state::github::Memory;
+use crate::state::github::{Memory, read_telling};
 use crate::state::inbox::Inbox;
 
 use super::stalls::workdir_of;
@@ -65,10 +65,18 @@ fn webhooks(loaded: &Loaded) -> Webhooks {
         silent: of.silent,
         lost: of.lost.len(),
     });
+    let telling = read_telling(&paths.telling()).unwrap_or_default();
+    let tells = [
+        (config.github.reactions, "`github.reactions`"),
+        (config.github.comments, "`github.comments`"),
+    ];
     Webhooks {
         repositories: repositories.collect(),
         wanted: config.webhooks.gh_webhook.events.clone(),
         redeliver: config.github.redeliver,
+        tells: tells.into_iter().filter_map(|(is_on, key)| is_on.then_some(key)).collect(),
+        can_tell: telling.is_on(),
+        untold: telling.trouble,
         tokens: TOKENS,
     }
 }

@@ -10,6 +10,26 @@ pub(super) fn lines(status: &GithubStatus) -> Vec<String> {
     for repo in &status.repositories {
         about(&mut out, repo, status.redeliver);
     }
+    let telling = &status.telling;
+    if telling.reactions || telling.comments {
+        let what = match (telling.reactions, telling.comments) {
+            (true, true) => "reactions and comments",
+            (true, false) => "reactions",
+            _ => "comments",
+        };
+        let waiting = match telling.waiting {
+            0 => String::new(),
+            n => format!(", {n} waiting"),
+        };
+        let why = telling.trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        push_wrapped(
+            &mut out,
+            "said there     ",
+            15,
+            &visible(&format!("{what}{waiting}{why}")),
+            80,
+        );
+    }
     if let Some(why) = &status.trouble {
         push_wrapped(&mut out, "webhooks       ", 15, &visible(why), 80);
     }
@@ -56,7 +76,7 @@ fn about(out: &mut String, repo: &RepoStatus, redeliver: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::github::FaultStatus;
+    use crate::serve::github::{FaultStatus, TellingStatus};
 
     #[test]
     fn a_hook_is_told_with_what_it_lacks_and_what_was_missed() {
@@ -80,7 +100,8 @@ mod tests {
         };
         let of = |repo: &RepoStatus, redeliver| {
             let repositories = vec![repo.clone()];
-            lines(&GithubStatus { redeliver, repositories, trouble: None }).join("\n")
+            let telling = TellingStatus::default();
+            lines(&GithubStatus { redeliver, repositories, telling, trouble: None }).join("\n")
         };
         assert_eq!(
             of(&repo, true),
@@ -96,6 +117,16 @@ mod tests {
         assert!(said.starts_with("webhook        o/r: no ping yet\n  `the-loop init --github"));
         assert!(said.ends_with("nothing was missed, as of 2026-01-02T03:04:05Z"), "{said}");
         assert!(said.lines().all(|line| line.len() <= 80), "{said}");
+        let mut telling = TellingStatus { comments: true, waiting: 2, ..TellingStatus::default() };
+        let of_telling = |telling: &TellingStatus| {
+            let telling = telling.clone();
+            lines(&GithubStatus { telling, ..GithubStatus::default() }).join("\n")
+        };
+        assert_eq!(of_telling(&telling), "said there     comments, 2 waiting");
+        (telling.reactions, telling.waiting) = (true, 0);
+        telling.trouble = Some("no \u{1b}[31mtoken".to_owned());
+        let said = "said there     reactions and comments: no \\x1b[31mtoken";
+        assert_eq!(of_telling(&telling), said);
         repo.hook = Some(7);
         let said = of(&repo, false);
         assert_eq!(

@@ -16,7 +16,7 @@ const OPEN: &[&str] = &["routing.harnessArgs", "harnesses"];
 
 /// Keys, and groups of keys, that nothing in this version reads. `config check`
 /// names those that are set; a test compares this table with the code.
-pub const WITHOUT_EFFECT: &[&str] = &["github.reactions", "github.comments"];
+pub const WITHOUT_EFFECT: &[&str] = &[];
 
 /// Keys, and groups of keys, that a receiver takes up only when it starts.
 pub const AT_START: &[&str] = &[

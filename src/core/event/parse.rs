@@ -158,7 +158,7 @@ impl Parts<'_> {
             change: self.post_change("created"),
             thread,
             on_pull,
-            post: post(comment.body, comment.user, comment.html_url),
+            post: post(comment.id, comment.body, comment.user, comment.html_url),
         })
     }
 
@@ -180,7 +180,7 @@ impl Parts<'_> {
         Ok(What::Review {
             change: self.post_change("submitted"),
             pull: self.pull(body.pull_request)?,
-            post: post(review.body, review.user, review.html_url),
+            post: post(review.id, review.body, review.user, review.html_url),
             state,
             review: review.id,
         })
@@ -203,7 +203,7 @@ impl Parts<'_> {
         Ok(What::ReviewComment {
             change: self.post_change("created"),
             pull: self.pull(body.pull_request)?,
-            post: post(comment.body, comment.user, comment.html_url),
+            post: post(comment.id, comment.body, comment.user, comment.html_url),
             place,
             review: comment.pull_request_review_id,
         })
@@ -395,8 +395,13 @@ fn actor(user: Option<raw::User>) -> Actor {
     Actor { login, kind: if bot { ActorKind::Bot } else { ActorKind::User } }
 }
 
-fn post(body: Option<String>, author: Option<raw::User>, url: Option<String>) -> Post {
-    Post { body: body.unwrap_or_default(), author: actor(author), url }
+fn post(
+    id: Option<u64>,
+    body: Option<String>,
+    author: Option<raw::User>,
+    url: Option<String>,
+) -> Post {
+    Post { id, body: body.unwrap_or_default(), author: actor(author), url }
 }
 
 fn labels(labels: Option<Vec<raw::Label>>) -> Vec<String> {

@@ -61,6 +61,7 @@ pub(super) struct Changes {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Comment {
+    pub(super) id: Option<u64>,
     pub(super) body: Option<String>,
     pub(super) user: Option<User>,
     pub(super) html_url: Option<String>,

@@ -34,11 +34,21 @@ impl OwnVoice {
 
     /// The line for an item. GitHub shows it as it is.
     pub fn line(&self, item: &WorkItem) -> String {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes any key");
-        mac.update(b"the-loop own voice 1\0");
-        mac.update(item.to_string().as_bytes());
-        let code = mac.finalize().into_bytes();
+        let code = self.mac(b"the-loop own voice 1\0", &item.to_string());
         format!("{BEFORE}{}{AFTER}", hex::encode(&code[..16]))
+    }
+
+    /// A word that nobody else can know before it is posted: by it, what was posted
+    /// is found again.
+    pub fn key_of(&self, what: &str) -> String {
+        hex::encode(&self.mac(b"the-loop said 1\0", what)[..16])
+    }
+
+    fn mac(&self, purpose: &[u8], what: &str) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes any key");
+        mac.update(purpose);
+        mac.update(what.as_bytes());
+        mac.finalize().into_bytes().into()
     }
 
     /// Whether the last line of the text that is its author's own and for all to

@@ -1,8 +1,13 @@
 //! Who may act: the allow-list. A role on GitHub (`MEMBER`, `COLLABORATOR`)
 //! means nothing here, and neither does a label by itself.
 
-use crate::core::event::{Actor, ActorKind};
+use crate::base::text::{cap, visible};
+use crate::core::config;
+use crate::core::event::{Actor, ActorKind, Change, Event, Pull, What};
 use crate::core::outcome::Reason;
+
+/// How much of a login is shown: GitHub allows no longer one.
+const LOGIN_CHARS: usize = 60;
 
 /// `routing.authorizedUsers`.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +38,46 @@ impl Who<'_> {
             ActorKind::User => Err(otherwise),
         }
     }
+}
+
+/// Who may not act, where that is why an event is ignored.
+pub(super) fn unlisted(event: &Event, who: Who<'_>, reason: Reason) -> Option<String> {
+    let actors = [Some(&event.sender), event.author()];
+    let actor = match reason {
+        Reason::SenderNotAuthorized => actors[0],
+        Reason::AuthorNotAuthorized => actors[1],
+        Reason::BotNotListed => {
+            let is_it = |actor: &&Actor| actor.kind == ActorKind::Bot && !who.lists(actor);
+            actors.into_iter().flatten().find(is_it)
+        }
+        _ => None,
+    };
+    let login = actor.map(|actor| visible(&cap(&actor.login, LOGIN_CHARS)));
+    login.filter(|login| !login.is_empty())
+}
+
+/// Whether an event is one of people who may act, in a repository that is worked on:
+/// its sender is listed, and so is who wrote what it tells. Nobody else is told what
+/// became of an event.
+pub fn is_of_listed(event: &Event, config: &config::Routing) -> bool {
+    let who = Who(&config.authorized_users);
+    let author = match &event.what {
+        What::Ping | What::Check(_) | What::Other => return false,
+        What::Issue { change: Change::Opened | Change::Edited, issue: thread }
+        | What::Pull { change: Change::Opened | Change::Edited, pull: Pull { thread, .. } } => {
+            Some(&thread.author)
+        }
+        // A listed user who does something to an item need not have written it.
+        What::Issue { .. } | What::Pull { .. } => None,
+        What::Comment { post, .. }
+        | What::Review { post, .. }
+        | What::ReviewComment { post, .. } => Some(&post.author),
+    };
+    let is_worked_on = event
+        .repo
+        .as_ref()
+        .is_some_and(|repo| config.repositories.is_empty() || config.repositories.contains(repo));
+    is_worked_on && who.lists(&event.sender) && author.is_none_or(|author| who.lists(author))
 }
 
 #[cfg(test)]

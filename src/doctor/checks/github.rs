@@ -1,5 +1,6 @@
 //! What GitHub and the receiver know of each other: whether each repository's webhook
-//! has pinged and sends what is wanted, and whether what was missed is asked for.
+//! has pinged and sends what is wanted, whether what was missed is asked for, and
+//! whether people can be told there.
 
 use super::Scene;
 use crate::base::ids::Repo;
@@ -17,6 +18,12 @@ pub struct Webhooks {
     pub wanted: Vec<String>,
     /// Whether GitHub is to be asked for what was missed.
     pub redeliver: bool,
+    /// The keys that say that something is said on GitHub.
+    pub tells: Vec<&'static str>,
+    /// Whether the receiver had a token when something was to be said.
+    pub can_tell: bool,
+    /// Why nothing could be said.
+    pub untold: Option<String>,
     /// The variables of which one must hold a token for that.
     pub tokens: &'static [&'static str],
 }
@@ -110,4 +117,33 @@ pub(super) fn deliveries(scene: &Scene) -> Vec<Finding> {
         findings.push(Finding::new(id, Severity::Ok, what));
     }
     findings
+}
+
+pub(super) fn telling(scene: &Scene) -> Vec<Finding> {
+    let id = "github.telling";
+    let Some(webhooks) = &scene.project.webhooks else { return Vec::new() };
+    if webhooks.tells.is_empty() {
+        let what = "nothing is said on GitHub (`github.reactions`, `github.comments`)";
+        return vec![Finding::new(id, Severity::Ok, what)];
+    }
+    let keys = webhooks.tells.join(" and ");
+    let cost = "until then nobody learns on GitHub that an event was taken, failed, or started \
+                a session; `the-loop events` knows it here";
+    let has_token = webhooks.tokens.iter().any(|name| scene.env.var_os(name).is_some());
+    if !webhooks.can_tell && !has_token {
+        let what = format!("nothing can be said on GitHub ({keys}): no token is set here");
+        let names = webhooks.tokens.join(", ");
+        let note = format!("set one for the receiver ({names}) and restart it; {cost}");
+        return vec![Finding::new(id, Severity::Warning, what).remedy(Remedy::note(note))];
+    }
+    if let Some(why) = &webhooks.untold {
+        let what = format!("nothing can be said on GitHub ({keys})");
+        let finding = Finding::new(id, Severity::Warning, what).shown_by(visible(why));
+        return vec![finding.remedy(Remedy::note(cost))];
+    }
+    vec![Finding::new(
+        id,
+        Severity::Ok,
+        format!("what becomes of events is said on GitHub ({keys})"),
+    )]
 }

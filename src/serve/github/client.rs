@@ -184,6 +184,10 @@ fn judge(
     }
     let said = serde_json::from_slice::<Value>(&body).ok();
     let said = said.as_ref().and_then(|said| said["message"].as_str()).unwrap_or_default();
+    // GitHub's limit on what is made at a time need not come with a header.
+    if status == StatusCode::FORBIDDEN && said.contains("secondary rate limit") {
+        return Err(AskError::Limited { until: now.checked_add(PAUSE).unwrap_or(now) });
+    }
     let said = match (status.as_u16(), said) {
         (301 | 302 | 307 | 308, _) => {
             ": the repository has another name now (`routing.repositories`)".to_owned()
@@ -396,6 +400,11 @@ mod tests {
         assert!(text.ends_with(": the token may not see it, or it is not there"), "{text}");
         let text = refused(StatusCode::MOVED_PERMANENTLY, "");
         assert!(text.contains("another name now"), "{text}");
+        let text = refused(
+            StatusCode::FORBIDDEN,
+            "{\"message\": \"You have exceeded a secondary rate limit. Please wait\"}",
+        );
+        assert!(text.ends_with("it is asked again after 1970-01-01T00:01:00Z"), "{text}");
         assert!(refused(StatusCode::BAD_GATEWAY, "").ends_with("502 to GET repos/o/r/hooks"));
     }
 }

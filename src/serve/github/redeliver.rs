@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{Api, AskError, DEADLINE};
+use super::rests::Rests;
 use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::env::Env;
@@ -46,6 +47,8 @@ pub struct Parts {
     pub env: Env,
     /// The time.
     pub clock: Clock,
+    /// Until when GitHub is not asked.
+    pub rests: Rests,
 }
 
 /// Asks GitHub for what was missed.
@@ -54,8 +57,6 @@ pub struct Redeliver {
     parts: Parts,
     path: PathBuf,
     memory: Memory,
-    /// Until when a host is not asked.
-    rests: BTreeMap<String, Timestamp>,
     /// That the memory cannot be written was said.
     said: bool,
     times: Times,
@@ -100,7 +101,7 @@ impl Redeliver {
             }
         };
         let (times, started) = (times(&parts.env), parts.clock.now());
-        Self { parts, path, memory, rests: BTreeMap::new(), said: false, times, started }
+        Self { parts, path, memory, said: false, times, started }
     }
 
     /// Asks now and then, until `stop`.
@@ -146,7 +147,7 @@ impl Redeliver {
         let mut again = None;
         for repo in repos {
             let now = self.parts.clock.now();
-            if self.rests.get(repo.host()).is_some_and(|until| now < *until) {
+            if self.parts.rests.of(repo.host()).is_some_and(|until| now < until) {
                 continue;
             }
             let looked = Box::pin(self.look(&repo, &config)).await;
@@ -159,7 +160,7 @@ impl Redeliver {
                 }
                 Err(error) => {
                     if let LookError::Ask(AskError::Limited { until }) = &error {
-                        self.rests.insert(repo.host().to_owned(), *until);
+                        self.parts.rests.rest(repo.host(), *until);
                     }
                     Some(chain(&error))
                 }
@@ -208,7 +209,7 @@ impl Redeliver {
     fn rest(&mut self, repo: &Repo, until: Option<Timestamp>) -> Result<(), AskError> {
         match until {
             Some(until) if until > self.parts.clock.now() => {
-                self.rests.insert(repo.host().to_owned(), until);
+                self.parts.rests.rest(repo.host(), until);
                 Err(AskError::Limited { until })
             }
             _ => Ok(()),

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::redeliver::Parts;
 use crate::base::failure::chain;
 use crate::base::ids::Repo;
-use crate::state::github::Memory;
+use crate::core::github::Telling;
+use crate::state::github::{Memory, read_telling};
 
 /// What is known of GitHub.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,8 +18,25 @@ pub struct GithubStatus {
     pub redeliver: bool,
     /// Each repository.
     pub repositories: Vec<RepoStatus>,
+    /// What is said there.
+    #[serde(default)]
+    pub telling: TellingStatus,
     /// Why this cannot be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+/// What is said on GitHub.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TellingStatus {
+    /// Whether events get reactions.
+    pub reactions: bool,
+    /// Whether sessions that start, and events that are given up, get a comment.
+    pub comments: bool,
+    /// How much waits to be said.
+    pub waiting: usize,
+    /// What keeps anything from being said.
     pub trouble: Option<String>,
 }
 
@@ -95,6 +113,17 @@ impl Parts {
                 repository,
             }
         });
-        GithubStatus { redeliver, repositories: repositories.collect(), trouble }
+        let repositories = repositories.collect();
+        let telling = read_telling(&self.paths.telling()).unwrap_or_else(|error| {
+            trouble.get_or_insert_with(|| chain(&error));
+            Telling::default()
+        });
+        let telling = TellingStatus {
+            reactions: config.github.reactions,
+            comments: config.github.comments,
+            waiting: telling.waiting(),
+            trouble: telling.trouble,
+        };
+        GithubStatus { redeliver, repositories, telling, trouble }
     }
 }

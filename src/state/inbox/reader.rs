@@ -21,7 +21,8 @@ use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::core::event::CheckPull;
 use crate::core::outcome::{Reason, State};
 
-const SUMMARY: &str = "SELECT d.seq, d.id, d.kind, d.event, d.received_at, d.state, d.reason,
+pub(super) const SUMMARY: &str =
+    "SELECT d.seq, d.id, d.kind, d.event, d.received_at, d.state, d.reason,
         d.changed_at, d.attempts, d.item, r.slug, d.url, d.own
     FROM deliveries d LEFT JOIN routes r ON r.seq = d.seq";
 
@@ -404,7 +405,7 @@ fn queued(row: &Row<'_>) -> rusqlite::Result<QueuedDelivery> {
     })
 }
 
-fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
+pub(super) fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
     Ok(Summary {
         seq: row.get(0)?,
         id: name(row, 1)?,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, named_params, params};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::error::InboxError;
 use super::model::{About, Accepted, DeliveryKind, Keep, NewDelivery, Replayed, Step};
@@ -88,6 +88,8 @@ pub(super) struct Health {
     pub(super) commits: AtomicU64,
     /// Whether the last one could not be.
     pub(super) failing: AtomicBool,
+    /// Changes with each of them, for those who wait for one.
+    pub(super) news: watch::Sender<u64>,
 }
 
 /// The handle of the thread. Dropping it lets the thread finish what waits, and
@@ -207,6 +209,7 @@ impl Work {
         match &result {
             Ok(_) => {
                 self.health.commits.fetch_add(1, Ordering::Relaxed);
+                self.health.news.send_modify(|commits| *commits = commits.wrapping_add(1));
             }
             Err(error) => {
                 let cause = crate::base::failure::chain(error);

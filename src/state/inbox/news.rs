@@ -1,0 +1,52 @@
+//! Reading what became of deliveries since a look before: those that came in after
+//! it, and those that were on their way then.
+
+use std::collections::BTreeSet;
+
+use super::error::InboxError;
+use super::model::Summary;
+use super::reader::{InboxReader, SUMMARY, summary};
+
+impl InboxReader {
+    /// The place of the delivery that arrived last; 0 where there is none.
+    pub fn last_place(&self) -> Result<i64, InboxError> {
+        let found =
+            self.row("SELECT max(seq) FROM deliveries", [], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(found.flatten().unwrap_or(0))
+    }
+
+    /// The deliveries behind a place in the order of arrival: so many of them.
+    pub fn behind(&self, place: i64, limit: u32) -> Result<Vec<Summary>, InboxError> {
+        self.rows(
+            &format!("{SUMMARY} WHERE d.seq > ?1 ORDER BY d.seq LIMIT ?2"),
+            [place, limit.into()],
+            summary,
+        )
+    }
+
+    /// The delivery at a place in the order of arrival; nothing where it cannot be
+    /// read.
+    pub fn at(&self, place: i64) -> Result<Option<Summary>, InboxError> {
+        let found = self.rows(&format!("{SUMMARY} WHERE d.seq = ?1"), [place], summary)?;
+        Ok(found.into_iter().next())
+    }
+
+    /// The places of the deliveries that have not come to their end.
+    pub fn under_way(&self) -> Result<BTreeSet<i64>, InboxError> {
+        let all = self.rows(
+            "SELECT seq FROM deliveries WHERE state IN ('received', 'queued', 'injecting')",
+            [],
+            |row| row.get(0),
+        )?;
+        Ok(all.into_iter().collect())
+    }
+
+    /// The deliveries that an agent was started with and whose headless turn runs.
+    pub fn turns(&self) -> Result<Vec<Summary>, InboxError> {
+        self.rows(
+            &format!("{SUMMARY} WHERE d.state = 'injecting' AND d.reason = 'turn-running'"),
+            [],
+            summary,
+        )
+    }
+}
