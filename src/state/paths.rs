@@ -13,13 +13,10 @@ use fs_err as fs;
 use sha2::{Digest as _, Sha256};
 
 use crate::base::dirs::Dirs;
-use crate::base::files::{atomic, private_dir};
+use crate::base::files::{SOCKET_PATH, atomic, private_dir};
 use crate::base::ids::Slug;
 use crate::base::random;
 use crate::core::config::Config;
-
-/// Bytes that the path of a socket may have on every platform.
-const SOCKET_PATH: usize = 100;
 
 /// The places of one configuration's state.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::amounts::Span;
 use super::error::{ConfigError, is_secret, token_at};
 use super::locate::{Spot, What, locate};
 use super::model::{Config, EVENT_NAMES, EVENTS};
@@ -158,7 +159,8 @@ fn explain(file: &Path, text: &str, fault: &Fault) -> ConfigError {
         FaultKind::WrongType { found: what, expected } => {
             let what = &found(what);
             let error = error(format!("{name} must be {expected}, not {}", told(what)));
-            match type_hint(what, expected).filter(|_| !secret) {
+            let key = last_key(path);
+            match type_hint(what, expected).or_else(|| in_seconds(key, what)).filter(|_| !secret) {
                 Some(hint) => error.hint(hint),
                 None => error,
             }
@@ -235,6 +237,8 @@ fn is_number(written: &str, number: &str) -> bool {
 fn type_hint(found: &Found, expected: &str) -> Option<String> {
     match (found, expected) {
         (Found::Text(text), "`true` or `false`") => match text.to_lowercase().as_str() {
+            // Written in another way they are no text, but for their quotes.
+            "true" | "false" => Some("leave out its quotes".to_owned()),
             "yes" | "on" | "y" | "1" => Some("did you mean `true`?".to_owned()),
             "no" | "off" | "n" | "0" => Some("did you mean `false`?".to_owned()),
             word => nearest(word, ["true", "false"]).map(|near| format!("did you mean `{near}`?")),
@@ -265,6 +269,13 @@ fn type_hint(found: &Found, expected: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// How a span with its unit is written where seconds are counted.
+fn in_seconds(key: &str, found: &Found) -> Option<String> {
+    let Found::Text(text) = found else { return None };
+    let span = Span::read(text).filter(|_| key.ends_with("Seconds"))?;
+    Some(format!("it is counted in seconds: `{}`", span.duration().as_secs()))
 }
 
 fn in_words(found: &Found) -> String {
