@@ -142,6 +142,7 @@ pub fn main(env: Env) -> ExitCode {
         Err(failure) => {
             let kind = failure.kind();
             if kind != Kind::BrokenPipe {
+                let failure = failure.advised(|hint| context.with_config(hint));
                 let text = failure.wrapped(WIDTH).render(cli.verbose);
                 let _ = write!(context.printer.err(), "{text}");
             }

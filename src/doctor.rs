@@ -43,6 +43,7 @@ pub use checks::{
     InboxLook, Project, Webhook, Webhooks, secret_command, secret_export, socket_fault,
 };
 pub use finding::{Finding, Severity};
+pub use listener::PortHolder;
 pub use named::named;
 pub use offer::offer_installs;
 pub use report::Report;

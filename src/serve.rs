@@ -8,6 +8,7 @@ pub mod github;
 pub mod intake;
 mod lock;
 pub mod metrics;
+mod port;
 mod rebuild;
 pub mod receiver;
 pub mod reload;

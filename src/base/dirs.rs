@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use fs_err as fs;
+
 use super::env::Env;
-use super::text::visible;
+use super::text::{path_text, visible};
 
 /// The user's directories for this program. `THE_LOOP_HOME` puts all of them
 /// below one directory.
@@ -50,6 +52,37 @@ impl NoDirs {
     }
 }
 
+/// A home directory that is named and not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} {}, which does not exist and cannot be made", self.named_by, path_text(&self.path))]
+pub struct MissingHome {
+    path: PathBuf,
+    named_by: &'static str,
+}
+
+impl MissingHome {
+    /// What to do about it.
+    pub const HINT: &str = "set HOME, or THE_LOOP_HOME, to a directory of yours that exists";
+
+    /// The home in which `place` is to be made, where it is not there. Nothing where
+    /// another directory is what `place` lacks.
+    pub fn of(env: &Env, place: &Path) -> Option<Self> {
+        let (path, named_by) = if let Some(home) = env.home() {
+            (home.to_path_buf(), "HOME is")
+        } else {
+            let listed = directories::BaseDirs::new()?.home_dir().to_path_buf();
+            (listed, "HOME is not set, and the system's list of users names")
+        };
+        let is_gone = matches!(
+            fs::metadata(&path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound
+        );
+        // A link that leads nowhere is there, and in the way.
+        let is_gone = is_gone && !path.is_symlink();
+        (is_gone && place.starts_with(&path)).then_some(Self { path, named_by })
+    }
+}
+
 impl Dirs {
     /// The directories for these surroundings. A relative `THE_LOOP_HOME` is
     /// refused: it would be another place in each working directory.
@@ -83,6 +116,19 @@ impl Dirs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_home_is_missing_for_what_is_to_be_made_in_it_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        let env = Env::fixed([("HOME", home.as_os_str())], "/here", "/bin/the-loop");
+        let told = MissingHome::of(&env, &home.join("a/b")).map(|home| home.to_string());
+        let said = format!("HOME is {}, which does not exist and cannot be made", home.display());
+        assert_eq!(told, Some(said));
+        assert_eq!(MissingHome::of(&env, &dir.path().join("other")), None);
+        fs::create_dir(&home).unwrap();
+        assert_eq!(MissingHome::of(&env, &home.join("a/b")), None);
+    }
 
     #[test]
     fn a_relative_home_is_refused_and_a_relative_place_of_ours_too() {

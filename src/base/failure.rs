@@ -75,6 +75,13 @@ impl Failure {
         self
     }
 
+    /// Gives what to do next in other words.
+    #[must_use]
+    pub fn advised(self, reword: impl Fn(&str) -> String) -> Self {
+        let hints = self.hints.iter().map(|hint| reword(hint)).collect();
+        Self { hints, ..self }
+    }
+
     /// Has its lines broken at spaces so that they fit this width.
     #[must_use]
     pub fn wrapped(self, width: usize) -> Self {

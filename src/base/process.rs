@@ -19,7 +19,7 @@ pub use group::Group;
 pub use household::Household;
 pub(crate) use run::ending;
 pub use run::{ExecError, Output};
-pub use table::Process;
+pub use table::{Process, process_text};
 
 /// A command line that has not been run yet. The program's environment is
 /// exactly `env`: nothing is inherited.

@@ -9,9 +9,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Child;
 use tokio::time::Instant;
 
+use crate::base::env::Env;
 use crate::base::failure::Failure;
 use crate::base::process::Invocation;
 use crate::base::text::visible_lines;
+use crate::cli::tools::config_option;
 use crate::serve::control::{self, Status};
 use crate::state::paths::StatePaths;
 
@@ -28,6 +30,10 @@ pub(crate) struct Background {
     child: Child,
     control: PathBuf,
     log: PathBuf,
+    /// How its advice names the configuration.
+    option: String,
+    /// Whether whoever started it did not name it.
+    was_found: bool,
     /// Where in the log its own words begin.
     said_from: usize,
 }
@@ -35,13 +41,12 @@ pub(crate) struct Background {
 impl Background {
     /// Starts `invocation` with this configuration, its output in the log.
     pub(crate) fn start(
+        env: &Env,
         invocation: Invocation,
         config: &Path,
         paths: &StatePaths,
     ) -> Result<Self, Failure> {
-        paths.prepare().map_err(|error| {
-            Failure::failed("could not make the state directory").because(error)
-        })?;
+        paths.make(env)?;
         let log = paths.log();
         let said_from =
             fs_err::metadata(&log).map_or(0, |meta| usize::try_from(meta.len()).unwrap_or(0));
@@ -52,7 +57,14 @@ impl Background {
             .arg(config)
             .start(Stdio::null(), Stdio::from(out), Stdio::from(err))
             .map_err(|error| Failure::failed("could not start the receiver").because(error))?;
-        Ok(Self { child, control: paths.control(), log, said_from })
+        let option = config_option(config);
+        Ok(Self { child, control: paths.control(), log, option, was_found: false, said_from })
+    }
+
+    /// Leaves the option out of what is told of it that names the configuration: it is
+    /// found here without one.
+    pub(crate) fn of_a_found_configuration(self) -> Self {
+        Self { was_found: true, ..self }
     }
 
     /// Waits until it answers; says what it said when it ended instead.
@@ -96,7 +108,8 @@ impl Background {
 
     fn said(&self) -> String {
         let bytes = fs_err::read(&self.log).unwrap_or_default();
-        String::from_utf8_lossy(bytes.get(self.said_from..).unwrap_or_default()).into_owned()
+        let said = String::from_utf8_lossy(bytes.get(self.said_from..).unwrap_or_default());
+        if self.was_found { said.replace(&self.option, "") } else { said.into_owned() }
     }
 }
 

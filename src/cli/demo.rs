@@ -103,7 +103,7 @@ async fn play(
 
     title(context, "2. A receiver starts, with a fresh secret");
     let stage = stage_out.insert(Stage::set(context, tmux)?);
-    Box::pin(stage.start()).await?;
+    Box::pin(stage.start(context)).await?;
     say(context, &format!("It takes deliveries on {}", stage.url()));
     say(context, &format!("Everything of it is in {}", stage.dir().display()));
 

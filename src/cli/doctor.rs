@@ -121,10 +121,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         if let Some(cause) = failure.source() {
             why = format!("{why}: {}", chain(cause));
         }
+        let hints: Vec<_> = failure.hints().iter().map(|hint| context.with_config(hint)).collect();
         let told = json!({
             "schema": 1,
             "error": why,
-            "hints": failure.hints(),
+            "hints": hints,
             "exitCode": failure.kind().exit_code(),
         });
         context.printer.data(&render(&told))?;

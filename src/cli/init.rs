@@ -194,10 +194,10 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     if let Some(starter) = &made {
         printer.note(&format!("written  {shown}"));
         if starter.users.is_empty() {
-            printer.note(
+            printer.note(&context.with_config(
                 "warning: no login is listed, so no person's event is acted on;\n  \
                  `the-loop init --force --user LOGIN` lists one",
-            );
+            ));
         }
         if starter.repositories.is_empty() {
             printer.note(
@@ -231,7 +231,13 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         if let Some(warning) = github::doubt(&url) {
             printer.note(&format!("warning: {warning}"));
         }
-        next.extend(github::calls(webhook, &config.routing.repositories, &url, &paths)?);
+        next.extend(github::calls(
+            &context.env,
+            webhook,
+            &config.routing.repositories,
+            &url,
+            &paths,
+        )?);
         if context.env.var_os(&webhook.secret_env).is_some() {
             printer.note(&format!(
                 "warning: `{}` is set here and comes before the secret's file",
@@ -239,9 +245,9 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             ));
         }
     } else {
-        next.push("the-loop init --github --url https://YOUR-ADDRESS".to_owned());
+        next.push(context.with_config("the-loop init --github --url https://YOUR-ADDRESS"));
     }
-    next.push("the-loop gh-webhook start".to_owned());
+    next.push(context.with_config("the-loop gh-webhook start"));
     next.extend(first_session(context, &config.routing));
 
     let request = doctor::Request {
@@ -257,11 +263,14 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let mut agree =
         |question: &str| asks && ask(printer, question, "yes", read_yes).unwrap_or_default();
     let notes = Notes::new(context);
+    let reword = |text: &str| context.with_config(text);
     let household = Household::enter();
-    let is_ready = Box::pin(doctor::offer_installs(&request, &notes, &mut agree)).await;
+    let is_ready = Box::pin(doctor::offer_installs(&request, &notes, &reword, &mut agree)).await;
     drop(household);
     if !is_ready {
-        printer.note("\nThis host is not ready yet; `the-loop doctor` looks again.");
+        printer.note(
+            &context.with_config("\nThis host is not ready yet; `the-loop doctor` looks again."),
+        );
     }
     stalls::warn(context, config, &paths).await?;
     printer.note("\nNext:");

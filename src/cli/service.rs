@@ -254,7 +254,7 @@ fn uninstall(context: &Context, args: &UninstallArgs) -> Result<ExitCode, Failur
         context.block_on(place.running.forget())?;
     }
     context.printer.note(&format!("removed  {}", place.shown()));
-    context.printer.note("The agents go on: `the-loop sessions list`");
+    context.printer.note(&context.with_config("The agents go on: `the-loop sessions list`"));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,8 @@
 //! The tmux server that a command works with, through the binary that the
 //! doctor finds.
 
+use std::path::Path;
+
 use super::Context;
 use super::setup::Loaded;
 use crate::base::failure::Failure;
@@ -13,19 +15,22 @@ use crate::host::workspace::Workspaces;
 use crate::state::paths::StatePaths;
 
 impl Context {
-    /// Where a person sees why a tool cannot be used: the doctor, looking at the
-    /// same configuration.
-    pub(crate) fn says_why(&self, check: &str) -> String {
-        self.with_config(&format!("`the-loop doctor --only {check}` says why"))
+    /// Where a person sees why a tool cannot be used.
+    pub(crate) fn says_why(check: &str) -> String {
+        format!("`the-loop doctor --only {check}` says why")
     }
 
     /// A text whose commands of this program look at the configuration that the
     /// command line names, be they given from another directory.
     pub(crate) fn with_config(&self, text: &str) -> String {
         let Some(path) = &self.config else { return text.to_owned() };
-        let option = format!(" --config {}", shell_word(&self.absolute(path).to_string_lossy()));
-        commands_with(text, &option)
+        commands_with(text, &config_option(&self.absolute(path)))
     }
+}
+
+/// The option that names a configuration, behind a command.
+pub(crate) fn config_option(path: &Path) -> String {
+    format!(" --config {}", shell_word(&path.to_string_lossy()))
 }
 
 /// Adds an option to each command of this program: behind the name of the command,
@@ -37,10 +42,14 @@ fn commands_with(text: &str, option: &str) -> String {
     while let Some(at) = rest.find(PROGRAM) {
         let (before, command) = rest.split_at(at);
         out.push_str(before);
-        let (words, behind) = command.split_at(command.find('`').unwrap_or(command.len()));
-        let is_begun = out.is_empty() || out.ends_with(['`', ';']) || out.ends_with("&& ");
+        let (words, behind) = command.split_at(command.find(['`', '\n']).unwrap_or(command.len()));
+        // In prose it is quoted; else it stands behind what says what it does.
+        let is_begun = out.is_empty()
+            || out.ends_with(['`', ';'])
+            || [": ", "&& "].iter().any(|before| out.ends_with(before));
         let name = words[PROGRAM.len()..].split([' ', '-', '`']).next().unwrap_or_default();
-        if is_begun && COMMANDS.contains(&name) && !words.contains(" --config ") {
+        let is_given = [" --config ", " --help"].iter().any(|option| words.contains(option));
+        if is_begun && COMMANDS.contains(&name) && !is_given {
             let end = [" -", " |", "; ", " &&"].iter().filter_map(|end| words.find(end)).min();
             let (head, tail) = words.split_at(end.unwrap_or(words.len()));
             let option_of = [head, option, tail].concat();
@@ -80,8 +89,9 @@ pub(crate) async fn server_of(
 pub(crate) async fn workspaces(context: &Context, loaded: &Loaded) -> Result<Workspaces, Failure> {
     let dirs = context.dirs()?;
     let found = doctor::find(ToolId::Git, &context.env, &dirs, &loaded.config.tools).await;
-    let git = found
-        .ok_or_else(|| Failure::refused("no usable git was found").hint(context.says_why("git")))?;
+    let git = found.ok_or_else(|| {
+        Failure::refused("no usable git was found").hint(Context::says_why("git"))
+    })?;
     let root = loaded.paths.workspace(&loaded.config);
     Workspaces::new(git, &root, LiveConfig::new(loaded.config.clone())).map_err(|error| {
         let root = root.display();
@@ -95,9 +105,10 @@ pub(crate) async fn tmux(context: &Context, loaded: &Loaded) -> Result<Tmux, Fai
     let dirs = context.dirs()?;
     let found = doctor::find(ToolId::Tmux, &context.env, &dirs, &loaded.config.tools).await;
     let tool = found.ok_or_else(|| {
-        Failure::refused("no usable tmux was found").hint(context.says_why("tmux"))
+        Failure::refused("no usable tmux was found").hint(Context::says_why("tmux"))
     })?;
-    server_of(tool, context, &loaded.config, &loaded.paths).await.map_err(|finding| {
+    server_of(tool, context, &loaded.config, &loaded.paths).await.map_err(|mut finding| {
+        finding.advise(|text| context.with_config(text));
         Failure::refused(format!("tmux cannot be worked with\n{}", finding.told().trim_end()))
     })
 }
@@ -113,6 +124,9 @@ mod tests {
             ("the-loop gh-webhook stop", "the-loop gh-webhook stop -F"),
             ("run `the-loop doctor --only disk` here", "run `the-loop doctor -F --only disk` here"),
             ("then `the-loop init`, twice", "then `the-loop init -F`, twice"),
+            ("or: the-loop doctor --list", "or: the-loop doctor -F --list"),
+            ("hint: the-loop events", "hint: the-loop events -F"),
+            ("`the-loop init --help` tells", "`the-loop init --help` tells"),
             ("where the-loop doctor is run", "where the-loop doctor is run"),
             ("the-loop is not there", "the-loop is not there"),
         ] {

@@ -35,6 +35,7 @@ use super::probe;
 use super::resolve::by_others;
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
+use crate::base::dirs::MissingHome;
 use crate::base::env::Env;
 use crate::core::platform::{Pin, Version};
 
@@ -93,7 +94,14 @@ pub async fn install(
         let (folder, why) = (store.tool_dir(id), first.why.clone());
         return Err(InstallError::Open { folder, why, remedy: path::remedy(&open) });
     }
-    let lock = store.lock(id, progress).await?;
+    let lock = store.lock(id, progress).await.map_err(|error| {
+        match (error, MissingHome::of(env, store.root())) {
+            (InstallError::File { cause, .. }, Some(home)) => {
+                InstallError::Homeless { home, cause }
+            }
+            (error, _) => error,
+        }
+    })?;
     checkpoint::reach(env, "locked").await;
     let work = store.work_dir(id, pin, lock)?;
     // Another process may have done it while this one waited.

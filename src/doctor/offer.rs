@@ -8,16 +8,18 @@ use super::{Request, examine};
 use crate::base::failure::chain;
 
 /// Examines this host for what is needed. What is missing is said through
-/// `progress`; `ask` is given one question for each build that can be installed,
+/// `progress`, what is advised in the words of `reword`; `ask` is given one question for each build that can be installed,
 /// and those that it agrees to are. `false` when something is still missing at
 /// the end.
 pub async fn offer_installs(
     request: &Request<'_>,
     progress: &dyn Progress,
+    reword: &dyn Fn(&str) -> String,
     ask: &mut dyn FnMut(&str) -> bool,
 ) -> bool {
     let Request { env, dirs, tools, needs, .. } = *request;
-    let report = examine(env, dirs, tools, needs).await;
+    let mut report = examine(env, dirs, tools, needs).await;
+    report.advise(reword);
     let Some(text) = report.errors_text() else { return true };
     progress.say(text.trim_end());
     // Where builds come from is of no interest before one would be fetched.
@@ -44,13 +46,15 @@ pub async fn offer_installs(
         }
         match workshop.make(repair).await {
             Ok(()) => is_changed = true,
-            Err(error) => progress.say(&format!("not installed: {}", error.told())),
+            Err(error) => progress.say(&format!("not installed: {}", reword(&error.told()))),
         }
     }
     if !is_changed {
         return false;
     }
-    match examine(env, dirs, tools, needs).await.errors_text() {
+    let mut report = examine(env, dirs, tools, needs).await;
+    report.advise(reword);
+    match report.errors_text() {
         None => true,
         Some(text) => {
             progress.say(text.trim_end());

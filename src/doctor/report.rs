@@ -161,6 +161,13 @@ fn push_finding(out: &mut String, finding: &Finding, with_evidence: bool) {
 }
 
 impl Finding {
+    /// Gives what is advised in other words.
+    pub fn advise(&mut self, reword: impl Fn(&str) -> String) {
+        let Some(remedy) = &mut self.remedy else { return };
+        let texts = remedy.commands.iter_mut().chain(&mut remedy.note);
+        texts.for_each(|text| *text = reword(text));
+    }
+
     /// As the report shows it, for whoever is stopped by it alone.
     pub fn told(&self) -> String {
         let mut out = String::new();
@@ -172,10 +179,7 @@ impl Finding {
 impl Report {
     /// Gives what is advised in other words.
     pub fn advise(&mut self, reword: impl Fn(&str) -> String) {
-        for remedy in self.findings.iter_mut().filter_map(|it| it.remedy.as_mut()) {
-            let texts = remedy.commands.iter_mut().chain(&mut remedy.note);
-            texts.for_each(|text| *text = reword(text));
-        }
+        self.findings.iter_mut().for_each(|finding| finding.advise(&reword));
     }
 
     /// Advises no repair again that was just tried in vain. Says whether there is

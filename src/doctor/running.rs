@@ -17,8 +17,8 @@ use super::probe;
 use super::resolve::by_others;
 use super::tool::{Origin, Tool, ToolId};
 use crate::base::env::Env;
-use crate::base::process::shell_word;
-use crate::base::text::{path_text, visible};
+use crate::base::process::{process_text, shell_word};
+use crate::base::text::path_text;
 use crate::core::platform::{Remedy, Version};
 
 /// How long a running server may take to tell its version. A client of another
@@ -66,10 +66,8 @@ async fn running(env: &Env, tool: &Tool, socket: &Path) -> Result<Option<Running
         // What is no tmux by its name is not run to be asked.
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if !is_tmux(&name) {
-            let name = visible(name.trim());
-            return Err(format!(
-                "process {pid} ({name}) listens there, which is not a tmux server"
-            ));
+            let who = process_text(pid);
+            return Err(format!("{who} listens there, which is not a tmux server"));
         }
         let through = PathBuf::from(format!("/proc/{pid}/exe"));
         // By its own path where that is still the same file.

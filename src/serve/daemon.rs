@@ -39,6 +39,7 @@ use super::github::{self, Redeliver};
 use super::intake::{self, Intake};
 use super::lock::take_lock;
 use super::metrics::Metrics;
+use super::port;
 use super::rebuild::{rebuild, revive_all};
 use super::receiver::{Receiver, Refusals, Secret};
 use super::reload::Reloader;
@@ -104,10 +105,7 @@ impl Daemon {
     /// that a second receiver changes nothing before it is refused.
     pub async fn bind(setup: Setup) -> Result<Self, Failure> {
         let paths = &setup.paths;
-        paths.prepare().map_err(|error| {
-            Failure::failed(format!("could not make the state directory `{}`", paths.dir.display()))
-                .because(error)
-        })?;
+        paths.make(&setup.env)?;
         let mut lock = take_lock(&paths.lock(), &paths.control()).await?;
         let dirs = Dirs::new(&setup.env)
             .map_err(|error| Failure::failed(error.to_string()).hint(error.hint()))?;
@@ -134,28 +132,13 @@ impl Daemon {
         );
         let webhook = &setup.config.webhooks.gh_webhook;
         let wanted = SocketAddr::new(webhook.host, webhook.port);
-        let listener = http::bind(wanted).await.map_err(|error| {
-            let in_use = error.kind() == std::io::ErrorKind::AddrInUse;
-            let failure = Failure::failed(format!("could not listen on {wanted}")).because(error);
-            if in_use {
-                failure.hint(format!(
-                    "find who uses it with `ss -ltnp 'sport = :{}'`, or set \
-                     `webhooks.ghWebhook.port`",
-                    wanted.port()
-                ))
-            } else {
-                failure
-            }
-        })?;
+        let listener = port::bind(wanted, "webhooks.ghWebhook.port").await?;
         let address = listener
             .local_addr()
             .map_err(|error| Failure::failed("could not learn the port").because(error))?;
         let metrics_listener = match setup.config.metrics.listen {
             None => None,
-            Some(wanted) => Some(http::bind(wanted).await.map_err(|error| {
-                Failure::failed(format!("could not listen on {wanted} (`metrics.listen`)"))
-                    .because(error)
-            })?),
+            Some(wanted) => Some(port::bind(wanted, "metrics.listen").await?),
         };
         let web = match &setup.ttyd {
             None => None,

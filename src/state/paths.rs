@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use sha2::{Digest as _, Sha256};
 
-use crate::base::dirs::Dirs;
+use crate::base::dirs::{Dirs, MissingHome};
+use crate::base::env::Env;
+use crate::base::failure::Failure;
 use crate::base::files::{SOCKET_PATH, atomic, private_dir};
 use crate::base::ids::Slug;
 use crate::base::random;
@@ -169,6 +171,18 @@ impl StatePaths {
     /// The log of a detached receiver.
     pub fn log(&self) -> PathBuf {
         self.dir.join("receiver.log")
+    }
+
+    /// Makes the directories, and says what helps where that cannot be.
+    pub fn make(&self, env: &Env) -> Result<(), Failure> {
+        self.prepare().map_err(|error| {
+            let what = format!("could not make the state directory `{}`", self.dir.display());
+            let failure = Failure::failed(what).because(error);
+            match MissingHome::of(env, &self.dir) {
+                Some(home) => failure.hint(format!("{home}: {}", MissingHome::HINT)),
+                None => failure,
+            }
+        })
     }
 
     /// Makes the directories, each for this user alone. One that others may

@@ -256,25 +256,32 @@ async fn a_set_up_is_offered_the_installs_and_is_silent_when_all_is_well() {
         only: &[],
     };
     let said = Said(std::sync::Mutex::default());
-    assert!(!offer_installs(&request, &said, &mut |_| false).await);
+    assert!(!offer_installs(&request, &said, &str::to_owned, &mut |_| false).await);
     let mut asked = Vec::new();
     let mut yes = |question: &str| {
         asked.push(question.to_owned());
         true
     };
-    assert!(offer_installs(&request, &said, &mut yes).await);
+    assert!(offer_installs(&request, &said, &str::to_owned, &mut yes).await);
     assert_eq!(asked, ["Install ttyd 1.7.7 into a directory of the-loop's own?"]);
     assert!(said.0.lock().unwrap().contains("ttyd was not found"));
     let quiet = Said(std::sync::Mutex::default());
-    assert!(offer_installs(&request, &quiet, &mut |_| panic!("nothing to ask")).await);
+    assert!(
+        offer_installs(&request, &quiet, &str::to_owned, &mut |_| panic!("nothing to ask")).await
+    );
     assert_eq!(*quiet.0.lock().unwrap(), "");
     // Where nothing is fetched, a mirror that is none is nobody's business.
     let wrong = of("no mirror");
     let request = Request { env: &wrong, ..request };
-    assert!(offer_installs(&request, &quiet, &mut |_| panic!("nothing to ask")).await);
+    assert!(
+        offer_installs(&request, &quiet, &str::to_owned, &mut |_| panic!("nothing to ask")).await
+    );
     assert_eq!(*quiet.0.lock().unwrap(), "");
     std::fs::remove_dir_all(dirs.data.join("tools")).unwrap();
-    assert!(!offer_installs(&request, &quiet, &mut |_| panic!("nothing can be had")).await);
+    assert!(
+        !offer_installs(&request, &quiet, &str::to_owned, &mut |_| panic!("nothing can be had"))
+            .await
+    );
     let said = quiet.0.lock().unwrap().clone();
     assert!(said.contains("nothing can be installed so: THE_LOOP_MIRROR is not a URL"), "{said}");
 }

@@ -1,6 +1,8 @@
 //! What a doctor tells others, and what it advises: nobody's secrets, and commands
 //! that work from where they are given.
 
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
 use crate::doctor::{Place, SYSTEM, finding, json, test_tool, text, words};
 use crate::doctor_host::{DEMO, chmod, configure, doctor};
 use crate::install_places::may_mount;
@@ -79,6 +81,42 @@ fn a_report_on_a_fault_says_its_kind() {
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("config.yaml:2:11: unknown value `…` for `routing.runner`"), "{said}");
     assert!(!said.contains("mallory7"), "{said}");
+}
+
+#[test]
+fn the_caret_points_at_the_fault_of_a_long_line_and_everything_fits() {
+    let place = Place::new();
+    let (latin, wide, marked) = ("a, ".repeat(60), "字, ".repeat(60), "e\u{301}, ".repeat(60));
+    for (line, fault) in [
+        (format!("maxSessions: {}", "x".repeat(150)), "xxx"),
+        (format!("{}: 3", "k".repeat(150)), "kkk"),
+        (format!("autoExecuteLabel: \"{latin}\", maxSesions: 3"), "maxSesions"),
+        (format!("autoExecuteLabel: \"{wide}\", maxSesions: 3"), "maxSesions"),
+        (format!("autoExecuteLabel: \"{marked}\", maxSesions: 3"), "maxSesions"),
+        (format!("autoExecuteLabel: \"{latin}\", 字字: 3, spawnWorkdir: \"{marked}\""), "字字"),
+    ] {
+        let filler = "\n".repeat(1000);
+        configure(&place, &format!("{filler}routing: {{{line}}}\n"));
+        for args in [&["doctor", "--only", "config"][..], &["config", "check"]] {
+            let output = place.run(SYSTEM, args, &[]);
+            let said = text(&[output.stdout, output.stderr].concat());
+            let lines: Vec<&str> = said.lines().collect();
+            let at = lines.iter().position(|line| line.trim_end().ends_with('^')).unwrap();
+            let shown = &lines[at - 2..=at];
+            assert!(shown.iter().all(|line| line.width() <= 80), "{said}");
+            let caret = lines[at].find('^').unwrap();
+            let mut before = 0;
+            let behind = lines[at - 1].char_indices().find(|(_, c)| {
+                let is_there = before >= caret;
+                before += c.width().unwrap_or(0);
+                is_there
+            });
+            let behind = &lines[at - 1][behind.unwrap().0..];
+            assert!(behind.starts_with(fault), "{fault}: {said}");
+            let under = &behind[..behind.find([':', '}', '…']).unwrap_or(behind.len())];
+            assert_eq!(lines[at].matches('^').count(), under.width(), "{said}");
+        }
+    }
 }
 
 #[test]

@@ -88,6 +88,67 @@ fn a_place_that_cannot_be_written_to_is_an_error_and_says_what_helps() {
 }
 
 #[test]
+fn a_home_that_does_not_exist_and_cannot_be_made_is_named() {
+    let place = Place::new();
+    chmod(&place.path(""), 0o755);
+    let shut = place.path("shut");
+    std::fs::create_dir(&shut).unwrap();
+    chmod(&shut, 0o555);
+    let home = shut.join("nobody");
+    // Without a place of its own it is the home that counts.
+    let vars = [("HOME", home.as_path()), ("THE_LOOP_HOME", Path::new(""))];
+    let named = format!("HOME is {}, which does not exist and cannot be made", home.display());
+
+    let output = as_person(&place, &vars, DISK);
+    let (what, remedy) = of_disk(&output);
+    assert_eq!(what.iter().filter(|what| what.contains(&named)).count(), 1, "{what:?}");
+    assert!(remedy["note"].as_str().unwrap().starts_with("set HOME, or THE_LOOP_HOME"), "{remedy}");
+    let report = json(&output);
+    let evidence = report["findings"][0]["evidence"].as_array().unwrap();
+    let made = |dir: &str| format!("{}/{dir} is to be made in it", home.display());
+    assert!(evidence[0].as_str().unwrap().starts_with(&shut.display().to_string()));
+    assert_eq!(
+        evidence[1..],
+        [made(".local/state/the-loop"), made(".local/share/the-loop/tools")].map(Value::from)
+    );
+
+    let folder = test_tool("ttyd").parent().unwrap().to_str().unwrap().to_owned();
+    let install = ["doctor", "--install", "ttyd", "--offline", &folder];
+    let output = as_person(&place, &vars, &install);
+    let said = words(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("{named}: Permission denied")), "{said}");
+    assert!(said.contains("hint: set HOME, or THE_LOOP_HOME, to a directory of yours"), "{said}");
+
+    let config = place.path("config.yaml");
+    std::fs::write(&config, "routing:\n  runner: process\n  defaultHarness: demo\n").unwrap();
+    chmod(&config, 0o600);
+    give(&config);
+    let config = config.to_str().unwrap();
+    let start = ["gh-webhook", "start", "--insecure-no-secret", "--config", config];
+    let output = as_person(&place, &vars, &start);
+    let said = words(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("hint: {named}: set HOME")), "{said}");
+}
+
+#[test]
+fn a_place_is_named_by_what_is_kept_there_and_by_nothing_else() {
+    let place = Place::new();
+    let report = json(&place.run(SYSTEM, DISK, &[("THE_LOOP_HOME", "/dev/null")]));
+    let evidence = report["findings"][0]["evidence"].clone();
+    assert_eq!(evidence, serde_json::json!(["/dev/null/state", "/dev/null/data/tools"]));
+    // One that is there, of a tool that can be installed, is looked at by itself.
+    std::fs::create_dir_all(place.path("home/data/tools")).unwrap();
+    for name in ["git", "ttyd"] {
+        std::fs::write(place.path("home/data/tools").join(name), "").unwrap();
+    }
+    let report = json(&place.run(SYSTEM, DISK, &[]));
+    assert!(report.to_string().contains("data/tools/ttyd is no directory"), "{report:#}");
+    assert!(!report.to_string().contains("tools/git"), "{report:#}");
+}
+
+#[test]
 fn what_root_left_in_a_home_is_given_back_by_root() {
     if !is_root() {
         return;

@@ -650,3 +650,36 @@ fn where_no_label_starts_a_session_it_says_what_does() {
     assert!(!out.contains("label") && !out.contains("register"), "{out}");
     assert!(err.contains("`routing.enabled` is false: deliveries are only recorded"), "{err}");
 }
+
+#[test]
+fn what_it_advises_names_the_configuration_that_was_named() {
+    let place = Place::new();
+    let file = place.dir.join("own.yaml");
+    let run = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.env("PATH", place.home.path()).output().unwrap()
+    };
+    let args = [DEMO, &["--runner", "tmux", "--config", "own.yaml"]].concat();
+    let output = run(&args);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{err}");
+    let option = format!("--config {}", file.display());
+    for said in [
+        format!("the-loop init {option} --github --url https://YOUR-ADDRESS\n"),
+        format!("the-loop gh-webhook start {option}\n"),
+    ] {
+        assert!(out.contains(&said), "{said}\n{out}");
+    }
+    for said in [
+        format!("`the-loop init {option} --force --user LOGIN`"),
+        format!("the-loop doctor {option} --install tmux\n"),
+        format!("`the-loop doctor {option}` looks again"),
+    ] {
+        assert!(err.contains(&said), "{said}\n{err}");
+    }
+    let asked = run(&["init", "--config", "other.yaml"]);
+    let err = text(&asked.stderr);
+    let hint = format!("`the-loop init --config {} --yes`", place.dir.join("other.yaml").display());
+    assert!(err.contains(&hint) && err.contains("`the-loop init --help`"), "{err}");
+}

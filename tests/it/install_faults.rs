@@ -314,6 +314,7 @@ fn the_binary_of_a_running_server_is_neither_replaced_nor_removed() {
     assert!(tmux(&["new-session", "-d", "cat"]).status.success());
     let listed = text(&place.run(SYSTEM, &["doctor", "--list"], &[]).stdout);
     assert!(listed.contains("3.6a") && listed.contains("used by process "), "{listed}");
+    assert!(listed.contains(" (tmux"), "{listed}");
 
     let is_refused = |output: &std::process::Output| {
         let said = words(&output.stderr);

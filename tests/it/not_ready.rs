@@ -44,11 +44,16 @@ fn the_web_terminals_port_is_looked_at_too() {
     let port = taken.local_addr().unwrap().port();
     let web = format!("{DEMO}  webTerminal:\n    enabled: true\n    port: {port}\n");
     configure(&place, &format!("{web}webhooks:\n  ghWebhook:\n    port: 0\n"));
-    let what = format!("the web terminal cannot listen on 127.0.0.1:{port}: another program does");
+    let own = std::process::id();
+    let what = format!("the web terminal cannot listen on 127.0.0.1:{port}: process {own} (");
     assert_eq!(both_say(&place, "port.web", &what), None);
-    let note = doctor(&place, &["--only", "port.web"]);
-    let note = finding(&note, "port.web")["remedy"]["note"].as_str().unwrap().to_owned();
+    let report = doctor(&place, &["--only", "port.web"]);
+    let found = finding(&report, "port.web");
+    let note = found["remedy"]["note"].as_str().unwrap();
     assert!(note.contains("`routing.webTerminal.port`"), "{note}");
+    assert!(note.contains(&format!("`kill {own}`")), "{note}");
+    let program = std::fs::read_link("/proc/self/exe").unwrap();
+    assert_eq!(found["evidence"][0], format!("it runs {}", program.display()));
     drop(taken);
     assert_eq!(severity(&doctor(&place, &["--only", "port.web"]), "port.web"), "ok");
 }
@@ -245,4 +250,45 @@ fn a_busy_port_and_a_missing_secret_are_told_before_the_start() {
     assert_eq!(severity(&report, "secret.there"), "ok");
     assert_eq!(mode(&secret), 0o600);
     assert!(!report.to_string().contains("s3cret"));
+}
+
+#[test]
+fn what_a_start_advises_looks_at_the_configuration_that_was_named() {
+    let place = Place::new();
+    let config = place.path("home/own name.yaml");
+    let text = "routing:\n  runner: process\n  workspace:\n    enabled: true\n";
+    std::fs::write(&config, format!("{text}  defaultHarness: demo\n")).unwrap();
+    chmod(&config, 0o600);
+    let args = ["gh-webhook", "start", "--config", "own name.yaml"];
+    let told = text_of(&place.run("BIN", &args, &[SECRET]));
+    let option = format!("--config '{}'", config.display());
+    assert!(told.contains("git was not found"), "{told}");
+    assert!(told.contains(&format!("`the-loop doctor {option}` shows every check")), "{told}");
+
+    // What is found from here needs no name, in the background neither.
+    configure(&place, &format!("{text}  defaultHarness: demo\n"));
+    for more in [&[][..], &["--detach"]] {
+        let args = [&["gh-webhook", "start"], more].concat();
+        let told = text_of(&place.run("BIN", &args, &[SECRET]));
+        assert!(told.contains("`the-loop doctor` shows every check"), "{told}");
+        assert!(!told.contains("--config"), "{told}");
+    }
+}
+
+#[test]
+fn an_install_that_a_start_advises_carries_the_configuration() {
+    let place = Place::new();
+    let config = place.path("home/own.yaml");
+    std::fs::write(&config, DEMO).unwrap();
+    chmod(&config, 0o600);
+    let args = ["gh-webhook", "start", "--config", "own.yaml"];
+    let told = text_of(&place.run("BIN", &args, &[SECRET]));
+    let command = format!("the-loop doctor --config {} --install tmux", config.display());
+    assert!(told.contains(&command), "{told}");
+}
+
+/// What it said, on one line.
+fn text_of(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1));
+    text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ")
 }

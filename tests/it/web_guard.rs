@@ -242,7 +242,8 @@ async fn a_port_that_is_taken_is_said_with_its_key() {
     let (code, _, err) = world.run(&["gh-webhook", "start"]);
     assert_eq!(code, 1);
     let said = err.split_whitespace().collect::<Vec<_>>().join(" ");
-    let what = format!("the web terminal cannot listen on 127.0.0.1:{port}: another program does");
+    let own = std::process::id();
+    let what = format!("the web terminal cannot listen on 127.0.0.1:{port}: process {own} (");
     assert!(said.contains(&what), "{err}");
     assert!(err.contains("`routing.webTerminal.port`"), "{err}");
 }

@@ -3,6 +3,8 @@
 
 use fs_err as fs;
 
+use crate::base::text::visible;
+
 /// A process as the kernel shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
@@ -53,6 +55,16 @@ impl Process {
     }
 }
 
+/// A process as a person is told of it: its number, and the name of what it runs
+/// where the system tells that. Never its arguments, which may hold a secret.
+pub fn process_text(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match name.trim() {
+        "" => format!("process {pid}"),
+        name => format!("process {pid} ({})", visible(name)),
+    }
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::process::Command;
@@ -72,11 +84,13 @@ mod tests {
         assert_eq!(seen.session, Process::read(own).unwrap().session);
         assert!(Process::all().unwrap().contains(&seen));
         assert!(seen.was_given("MARK", b"a=b") && !seen.was_given("MARK", b"a"));
+        assert_eq!(process_text(child.id()), format!("process {pid} (cat)"));
         drop(child.stdin.take());
         while !Process::read(pid).unwrap().has_ended {
             std::thread::yield_now();
         }
         child.wait().unwrap();
+        assert_eq!(process_text(child.id()), format!("process {pid}"));
         assert_eq!(Process::read(pid), None);
     }
 }

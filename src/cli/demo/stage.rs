@@ -98,14 +98,14 @@ impl Stage {
     }
 
     /// Starts the receiver in the background.
-    pub(super) async fn start(&mut self) -> Result<(), Failure> {
+    pub(super) async fn start(&mut self, context: &Context) -> Result<(), Failure> {
         let invocation = self.program.invocation().env(SECRET_VAR, &self.secret).args([
             "gh-webhook",
             "start",
             "--detached",
         ]);
         let config = self.dir.join(".the-loop/config.yaml");
-        let receiver = Background::start(invocation, &config, &self.paths)?;
+        let receiver = Background::start(&context.env, invocation, &config, &self.paths)?;
         self.url = self.receiver.insert(receiver).ready().await?.url;
         Ok(())
     }

@@ -108,7 +108,8 @@ fn finish(
     done: &[serde_json::Value],
     failures: Vec<(&Wanted, Failure)>,
 ) -> Result<ExitCode, Failure> {
-    let failures = failures.into_iter().map(|(wanted, failure)| (wanted, failure.wrapped(WIDTH)));
+    let told = |failure: Failure| failure.advised(|hint| context.with_config(hint)).wrapped(WIDTH);
+    let failures = failures.into_iter().map(|(wanted, failure)| (wanted, told(failure)));
     let mut failures: Vec<_> = failures.collect();
     if as_json {
         let mut result = json!({ "schema": 1, verb: done });
@@ -209,7 +210,7 @@ fn ends(context: &Context, error: &InstallError) -> Option<String> {
     let InstallError::InUse { holder, .. } = error else { return None };
     let loaded = context.load_own().ok()?;
     let is_ours = holder == A_THE_LOOP && is_held(&loaded.paths.lock());
-    is_ours.then(|| context.with_config("the-loop gh-webhook stop"))
+    is_ours.then(|| "the-loop gh-webhook stop".to_owned())
 }
 
 /// Takes managed tools away.
@@ -275,7 +276,7 @@ pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<Exit
                 };
                 let what = format!("{} {} {fault}; it is not run", id.as_str(), installed.version);
                 push_wrapped(&mut faults, "", 2, &what, WIDTH);
-                let _ = writeln!(faults, "hint: {again}");
+                let _ = writeln!(faults, "hint: {}", context.with_config(&again));
             }
             all.push(json!({
                 "id": id.as_str(),

@@ -35,7 +35,7 @@ pub(crate) async fn warn(
     }
     let workdir = Some(workdir_of(config, paths));
     let only: Vec<String> = ASKED.iter().map(|id| (*id).to_owned()).collect();
-    let report = Box::pin(doctor::check_up(&Request {
+    let mut report = Box::pin(doctor::check_up(&Request {
         env: &context.env,
         dirs: &context.dirs()?,
         tools: &config.tools,
@@ -44,6 +44,7 @@ pub(crate) async fn warn(
         only: &only,
     }))
     .await;
+    report.advise(|text| context.with_config(text));
     let asked = report.findings().iter().filter(|finding| {
         finding.severity == Severity::Warning && ASKED.contains(&finding.id.as_str())
     });

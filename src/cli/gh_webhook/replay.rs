@@ -58,7 +58,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let id = &args.id;
     match replayed {
         Replayed::Queued => {
-            context.printer.note(&format!("To be routed again; see `the-loop events {id}`"));
+            let told = format!("To be routed again; see `the-loop events {id}`");
+            context.printer.note(&context.with_config(&told));
             Ok(ExitCode::SUCCESS)
         }
         Replayed::UnderWay => Err(Failure::refused(format!("`{id}` is still on its way"))

@@ -154,9 +154,8 @@ async fn foreground(
             .printer
             .note("warning: `routing.authorizedUsers` is empty: no person's event is acted on");
     }
-    context
-        .printer
-        .note(&format!("Receiving on {}\n{place}: `the-loop sessions list`", daemon.url()));
+    let list = context.with_config("`the-loop sessions list`");
+    context.printer.note(&format!("Receiving on {}\n{place}: {list}", daemon.url()));
     if let Some(url) = daemon.web_url() {
         context.printer.note(&format!("The web terminal is at {url}"));
     }
@@ -193,7 +192,7 @@ async fn check(
         ids.retain(|id| id != "secret.there");
     }
     let household = Household::enter();
-    let report = Box::pin(doctor::check_up(&doctor::Request {
+    let mut report = Box::pin(doctor::check_up(&doctor::Request {
         env: &context.env,
         dirs: &dirs,
         tools: &config.tools,
@@ -204,6 +203,7 @@ async fn check(
     }))
     .await;
     drop(household);
+    report.advise(|text| context.with_config(text));
     if let Some(text) = report.errors_text() {
         return Err(Failure::refused(format!("this host is not ready\n{}", text.trim_end()))
             .hint("`the-loop doctor` shows every check"));
@@ -233,10 +233,11 @@ async fn check(
         None => doctor::find(ToolId::Tmux, &context.env, &dirs, &config.tools).await,
     };
     if tmux.is_none() && config.routing.runner == RunnerKind::Tmux {
-        return Err(Failure::refused("tmux was not found").hint(context.says_why("tmux")));
+        return Err(Failure::refused("tmux was not found").hint(Context::says_why("tmux")));
     }
     let tmux_tool = tmux.clone();
-    let not_ready = |finding: &Finding| {
+    let not_ready = |mut finding: Finding| {
+        finding.advise(|text| context.with_config(text));
         Failure::refused(format!("this host is not ready\n{}", finding.told().trim_end()))
             .hint("`the-loop doctor` shows every check")
     };
@@ -244,7 +245,7 @@ async fn check(
     let tmux = match tmux {
         Some(tool) => match server_of(tool, context, &config, &paths).await {
             Ok(tmux) => Some(tmux),
-            Err(finding) if in_tmux => return Err(not_ready(&finding)),
+            Err(finding) if in_tmux => return Err(not_ready(*finding)),
             // New sessions need none, and those from before are told as unreachable.
             Err(_) => None,
         },
@@ -253,7 +254,7 @@ async fn check(
     if let Some(tmux) = tmux.as_ref().filter(|_| in_tmux)
         && let Some(fault) = doctor::socket_fault(&context.env, tmux.server().socket())
     {
-        return Err(not_ready(&fault));
+        return Err(not_ready(fault));
     }
     let git = match report.tool(ToolId::Git) {
         Some(tool) => Some(tool.clone()),
@@ -348,7 +349,10 @@ async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCo
             invocation = invocation.env(name, value);
         }
     }
-    let mut background = Background::start(invocation, &loaded.file, &loaded.paths)?;
+    let mut background = Background::start(&context.env, invocation, &loaded.file, &loaded.paths)?;
+    if context.config.is_none() {
+        background = background.of_a_found_configuration();
+    }
     let status = background.ready().await?;
     context.printer.note(&format!(
         "Receiving on {} (pid {}), log in `{}`",

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use serde_json::json;
 
+use crate::base::dirs::MissingHome;
+use crate::base::env::Env;
 use crate::base::failure::Failure;
 use crate::base::files::{atomic, private_dir};
 use crate::base::ids::{GITHUB, Repo};
@@ -18,6 +20,7 @@ use crate::state::paths::StatePaths;
 /// The calls that register the webhook, one for each repository. The secret is
 /// in none of them: it is in the file that the call sends.
 pub(super) fn calls(
+    env: &Env,
     webhook: &GhWebhook,
     repositories: &[Repo],
     url: &str,
@@ -31,10 +34,11 @@ pub(super) fn calls(
         return Err(Failure::refused("no repository is known to register the webhook in")
             .hint("set `routing.repositories`"));
     }
-    let secret = secret(file)?;
-    paths.prepare().map_err(|error| {
-        Failure::failed("could not make the directory of the state").because(error)
+    let secret = secret(file).map_err(|failure| match MissingHome::of(env, file) {
+        Some(home) => failure.hint(format!("{home}: {}", MissingHome::HINT)),
+        None => failure,
     })?;
+    paths.make(env)?;
     repositories
         .iter()
         .map(|repo| {

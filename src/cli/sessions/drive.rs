@@ -28,8 +28,7 @@ pub(super) fn run(
     slug: &Slug,
     record: &SessionRecord,
 ) -> Result<ExitCode, Failure> {
-    let failed = |error| Failure::failed("could not prepare the state directory").because(error);
-    loaded.paths.prepare().map_err(failed)?;
+    loaded.paths.make(&context.env)?;
     let drive = Drive::of(&loaded.paths, slug);
     context.block_on(async {
         // Held until the harness has ended; a kill releases it.

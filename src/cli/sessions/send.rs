@@ -51,16 +51,15 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             return Ok(id);
         }
         let failed = |error| Failure::failed("could not write to the inbox").because(error);
-        loaded.paths.prepare().map_err(|error| {
-            Failure::failed("could not make the state directory").because(error)
-        })?;
+        loaded.paths.make(&context.env)?;
         let inbox = Inbox::open(&loaded.paths.inbox(), Clock::System).map_err(failed)?;
         let id = control::put_local(&inbox, &message).await.map_err(failed)?;
         inbox.close();
         context.printer.note("no receiver runs: the text waits in the inbox for its start");
         Ok(id)
     })?;
-    context.printer.note(&format!("queued; `the-loop events {id}` tells what becomes of it"));
+    let told = format!("queued; `the-loop events {id}` tells what becomes of it");
+    context.printer.note(&context.with_config(&told));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -74,9 +74,9 @@ pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<ExitCode, Fai
     let item = resolve(&loaded, &args.item)?.1.work_item.reference;
     let short = item.short();
     change(context, &loaded, &SessionVerb::Pause { item })?;
-    context.printer.note(&format!(
-        "{short} is paused: its events wait until `the-loop sessions resume '{short}'`"
-    ));
+    let told =
+        format!("{short} is paused: its events wait until `the-loop sessions resume '{short}'`");
+    context.printer.note(&context.with_config(&told));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,8 +15,8 @@ const COLUMNS: usize = 80;
 /// What stands before an error: `error: `.
 const PREFIX: usize = 7;
 
-/// Columns of the source line that are shown.
-const WINDOW: usize = 68;
+/// What stands before each line where the doctor tells of the fault.
+const BESIDE: usize = 12;
 
 /// Words in a key that say that its value may be a secret.
 const SECRET_WORDS: &[&str] = &["secret", "token", "password", "passwd", "credential"];
@@ -143,19 +143,21 @@ fn excerpt(text: &str, spot: Spot) -> Option<String> {
     };
     let shown = visible_source(&shown);
     let column = visible_source(&before).width().min(shown.width());
-    let width = visible_source(&token).width().clamp(1, WINDOW);
-
-    let skip = if column + width.min(20) > WINDOW { column.saturating_sub(WINDOW / 2) } else { 0 };
-    let (skip, rest) = cells(&shown, skip);
-    let cut_left = if skip > 0 { "…" } else { "" };
-    let taken = rest.len() - last_cells(rest, WINDOW).len();
-    let cut_right = if taken < rest.len() { "…" } else { "" };
-    let column = column.saturating_sub(skip);
-    let indent = " ".repeat(column + usize::from(skip > 0));
-    let caret = "^".repeat(width.min(WINDOW - column.min(WINDOW - 1)));
+    let width = visible_source(&token).width().max(1);
 
     let number = spot.line.to_string();
     let margin = " ".repeat(number.len());
+    // The number, the bar and its blanks; what says on each side that it was cut.
+    let window = COLUMNS - BESIDE - number.len() - 3 - 2;
+    let skip = if column + width.min(20) > window { column.saturating_sub(window / 2) } else { 0 };
+    let (skip, rest) = cells(&shown, skip);
+    let cut_left = if skip > 0 { "…" } else { "" };
+    let taken = rest.len() - last_cells(rest, window).len();
+    let cut_right = if taken < rest.len() { "…" } else { "" };
+    let column = column.saturating_sub(skip);
+    let indent = " ".repeat(column + usize::from(skip > 0));
+    let caret = "^".repeat(width.min(window - column.min(window - 1)));
+
     let shown = format!("{cut_left}{}{cut_right}", &rest[..taken]);
     Some(format!("{margin} |\n{number} | {}\n{margin} | {indent}{caret}", shown.trim_end()))
 }
@@ -164,10 +166,12 @@ fn excerpt(text: &str, spot: Spot) -> Option<String> {
 fn cells(text: &str, wanted: usize) -> (usize, &str) {
     let mut skipped = 0;
     for (at, c) in text.char_indices() {
-        if skipped >= wanted {
+        let width = c.width().unwrap_or(0);
+        // What takes no cell belongs to the character before it.
+        if skipped >= wanted && (width > 0 || wanted == 0) {
             return (skipped, &text[at..]);
         }
-        skipped += c.width().unwrap_or(0);
+        skipped += width;
     }
     (skipped, "")
 }

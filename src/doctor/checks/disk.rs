@@ -8,6 +8,7 @@ use fs_err as fs;
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 
 use super::Scene;
+use crate::base::dirs::MissingHome;
 use crate::base::process::shell_word;
 use crate::base::text::path_text;
 use crate::core::platform::Remedy;
@@ -26,22 +27,30 @@ pub(super) const ELSEWHERE: &str =
 pub(super) fn disk(scene: &Scene) -> Vec<Finding> {
     let state = scene.project.state.as_deref().unwrap_or(&scene.dirs.state);
     let store = Store::new(&scene.dirs);
-    let tools = ToolId::ALL.map(|id| store.tool_dir(id));
+    let root = store.root();
     // Only what stands in the way there is of interest: the room is that of all.
-    let is_shut = |dir: &Path| {
+    let in_the_way = |dir: &PathBuf| {
         let rights = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
-        dir.is_dir() && access(dir, rights).is_err()
+        base_of(dir).is_err() || (dir.is_dir() && access(dir, rights).is_err())
     };
-    let tools = tools.iter().filter(|dir| base_of(dir).is_err() || is_shut(dir));
+    // What is kept there is what can be installed; where there is no place for any of
+    // it, that of each is none of its own.
+    let tools: Vec<_> = ToolId::ALL
+        .into_iter()
+        .filter(|id| root.is_dir() && !id.data().pins.is_empty())
+        .map(|id| store.tool_dir(id))
+        .filter(in_the_way)
+        .collect();
     let mut findings: Vec<Finding> = Vec::new();
-    for dir in [state, store.root()].into_iter().chain(tools.map(PathBuf::as_path)) {
+    for dir in [state, root].into_iter().chain(tools.iter().map(PathBuf::as_path)) {
         let finding = room(scene, dir, &OURS);
         // Most often both are on one file system: that is said once.
         match findings.iter_mut().find(|there| there.what == finding.what) {
-            Some(there) if there.evidence != finding.evidence => {
-                there.evidence.extend(finding.evidence);
+            Some(there) => {
+                let more = finding.evidence.into_iter();
+                let more: Vec<_> = more.filter(|it| !there.evidence.contains(it)).collect();
+                there.evidence.extend(more);
             }
-            Some(_) => {}
             None => findings.push(finding),
         }
     }
@@ -113,7 +122,20 @@ fn room(scene: &Scene, dir: &Path, of: &Use) -> Finding {
         Ok(stat) => stat,
         Err(error) => return Finding::unchecked(ID, format!("{shown}: {error}")),
     };
-    if stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
+    let is_read_only = stat.f_flag.contains(StatVfsMountFlags::RDONLY);
+    if (is_read_only || access(&there, of.rights).is_err())
+        && let Some(home) = MissingHome::of(&scene.env, dir)
+    {
+        let why = match owner(&there) {
+            Some(owner) if !is_read_only => format!("{shown} belongs to the user {owner}"),
+            _ => format!("{shown} cannot be written to"),
+        };
+        return Finding::new(ID, Severity::Error, home.to_string())
+            .shown_by(why)
+            .shown_by(format!("{} is to be made in it", path_text(dir)))
+            .remedy(Remedy::note(of.elsewhere));
+    }
+    if is_read_only {
         let what = format!("{} are on a read-only file system", of.what);
         let note = format!("make it writable, or {}", of.elsewhere);
         return Finding::new(ID, Severity::Error, what).shown_by(shown).remedy(Remedy::note(note));

@@ -7,6 +7,7 @@ use super::Scene;
 use crate::base::files::lock::is_held;
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
+use crate::doctor::listener::PortHolder;
 
 pub(super) fn port(scene: &Scene) -> Vec<Finding> {
     let held = scene.project.lock.as_deref().is_some_and(is_held);
@@ -35,8 +36,7 @@ fn about_port(of: &Port, address: SocketAddr, error: Option<io::ErrorKind>, held
     let Port { id, who, keys } = *of;
     let (ip, port) = (address.ip(), address.port());
     let failed = |what: String, note: &str| {
-        Finding::new(id, Severity::Error, what)
-            .remedy(Remedy::note(note.replace("KEYS", keys).replace("NUMBER", &port.to_string())))
+        Finding::new(id, Severity::Error, what).remedy(Remedy::note(note.replace("KEYS", keys)))
     };
     match error {
         None if ip.is_loopback() => {
@@ -49,10 +49,16 @@ fn about_port(of: &Port, address: SocketAddr, error: Option<io::ErrorKind>, held
         Some(io::ErrorKind::AddrInUse) if held => {
             Finding::new(id, Severity::Ok, format!("{who} is running on {address}"))
         }
-        Some(io::ErrorKind::AddrInUse) => failed(
-            format!("{who} cannot listen on {address}: another program does"),
-            "end what listens there (`ss -ltnp 'sport = :NUMBER'`), or set another `KEYS.port`",
-        ),
+        Some(io::ErrorKind::AddrInUse) => {
+            let holder = PortHolder::of(address);
+            let what = format!("{who} cannot listen on {address}: {} does", holder.who());
+            let note = format!("{}, or set another `KEYS.port`", holder.remedy(port));
+            let finding = failed(what, &note);
+            match holder.more() {
+                Some(more) => finding.shown_by(more),
+                None => finding,
+            }
+        }
         Some(io::ErrorKind::AddrNotAvailable) => failed(
             format!("{who} cannot listen on {address}: {ip} is no address of this host"),
             "set `KEYS.host` to 127.0.0.1, or to an address that this host has; \
@@ -81,12 +87,16 @@ mod tests {
             let note = found.remedy.and_then(|remedy| remedy.note).unwrap_or_default();
             (found.severity, found.what, note)
         };
-        let local = "127.0.0.1:8787";
+        // Nobody has it, so that nobody is named.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let local = free.to_string();
+        let local = local.as_str();
         assert_eq!(about(local, None, false).0, Severity::Ok);
         assert_eq!(about(local, Some(AddrInUse), true).0, Severity::Ok);
         let (severity, what, note) = about(local, Some(AddrInUse), false);
         assert_eq!(severity, Severity::Error);
         assert!(what.ends_with("another program does") && note.contains("ghWebhook.port"));
+        assert!(note.contains(&format!("sport = :{}", free.port())), "{note}");
         // Who holds the lock listens elsewhere then.
         let (severity, what, note) = about("192.0.2.1:8787", Some(AddrNotAvailable), true);
         assert_eq!(severity, Severity::Error);

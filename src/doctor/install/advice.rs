@@ -9,6 +9,7 @@ use rustix::fs::{Access, access};
 use super::InstallError;
 use super::follow::SELF_SIGNED;
 use super::source::Source;
+use crate::base::dirs::MissingHome;
 use crate::base::files::lock::LockError;
 use crate::base::process::shell_word;
 use crate::base::text::path_text;
@@ -107,6 +108,7 @@ pub fn advice(
             advice.hint("set THE_LOOP_HOME to a directory from which programs can be run")
         }
         InstallError::File { path, cause } => advice.hint(of_file(path, cause.kind(), ELSEWHERE)),
+        InstallError::Homeless { .. } => advice.hint(MissingHome::HINT),
         InstallError::InUse { .. } => advice.hint(END_IT),
         InstallError::Lock { source, .. } => of_lock(advice, source, ELSEWHERE),
         _ => advice,

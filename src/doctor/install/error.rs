@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::download;
+use crate::base::dirs::MissingHome;
 use crate::base::failure::{bare, plain};
 use crate::base::files::lock::LockError;
 use crate::core::platform::Remedy;
@@ -214,6 +215,14 @@ pub enum InstallError {
         from: String,
         /// What it does.
         why: Box<Trouble>,
+    },
+    /// There is no home to install in.
+    #[error("{home}: {}", bare(cause))]
+    Homeless {
+        /// The home.
+        home: MissingHome,
+        /// Why none is made.
+        cause: io::Error,
     },
     /// A file could not be read or written.
     #[error("{}", of_file(path, cause))]

@@ -9,6 +9,7 @@ use fs_err as fs;
 
 use super::store::{Installed, RECEIPT, Store, WorkDir};
 use super::{InstallError, Progress, file_error};
+use crate::base::process::process_text;
 use crate::doctor::tool::ToolId;
 
 /// Who uses a version that nobody runs just now.
@@ -30,7 +31,7 @@ pub(in crate::doctor) fn hold(binary: &Path) -> Option<Hold> {
 /// that may run it at any time.
 pub(super) fn holder_of(dir: &Path, id: ToolId) -> Option<String> {
     if let Some(pid) = runner_of(&dir.join(id.as_str())) {
-        return Some(format!("process {pid}"));
+        return Some(process_text(pid));
     }
     let (receipt, _) = fs::File::open(dir.join(RECEIPT)).ok()?.into_parts();
     match receipt.try_lock() {

@@ -22,6 +22,8 @@ const FREE: usize = 64 << 10;
 const BUDGET: usize = (256 << 20) / UNIT;
 const UNIT: usize = 64 << 10;
 
+const BROKEN: Reply =
+    Reply(StatusCode::BAD_REQUEST, "the body broke off, or its chunks cannot be read");
 const TOO_LARGE: Reply = Reply(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
 
 /// The memory that bodies may take up together. Anyone can send large ones, and
@@ -61,7 +63,7 @@ pub(super) async fn read(
     let mut seen = 0_usize;
     let mut permit: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Reply(StatusCode::BAD_REQUEST, "the body broke off"))?;
+        let frame = frame.map_err(|_| BROKEN)?;
         let Ok(chunk) = frame.into_data() else { continue };
         seen = seen.saturating_add(chunk.len());
         if seen > 2 * MAX_BODY {

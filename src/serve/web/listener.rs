@@ -18,6 +18,7 @@ use super::{Web, routes};
 use crate::base::failure::Failure;
 use crate::base::http::{self, Listener};
 use crate::core::config::WebTerminal;
+use crate::serve::port;
 
 /// A listener that is bound, and serves nothing yet.
 #[derive(Debug)]
@@ -76,21 +77,7 @@ impl Bound {
             .hint("list the names by which a browser may ask for it in `allowedHosts`"));
         }
         let wanted = SocketAddr::new(host, config.port);
-        let listener = http::bind(wanted).await.map_err(|error| {
-            let in_use = error.kind() == io::ErrorKind::AddrInUse;
-            let failure =
-                Failure::failed(format!("could not listen on {wanted} (`routing.webTerminal`)"))
-                    .because(error);
-            if in_use {
-                failure.hint(format!(
-                    "find who uses it with `ss -ltnp 'sport = :{}'`, or set \
-                     `routing.webTerminal.port`",
-                    wanted.port()
-                ))
-            } else {
-                failure
-            }
-        })?;
+        let listener = port::bind(wanted, "routing.webTerminal.port").await?;
         let address = listener
             .local_addr()
             .map_err(|error| Failure::failed("could not learn the port").because(error))?;
