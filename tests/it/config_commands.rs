@@ -357,14 +357,9 @@ fn a_check_refuses_what_no_receiver_starts_with() {
         ),
     ] {
         let world = World::new("");
-        let text = std::fs::read_to_string(world.config()).unwrap();
-        let text = text.replace("port: 0", "port: 8787");
         let key = key.replace("PORT", "8787");
-        std::fs::write(
-            world.config(),
-            text.replacen("routing:\n", &format!("routing:\n  {key}\n"), 1),
-        )
-        .unwrap();
+        let text = format!("routing:\n  {key}\nwebhooks:\n  ghWebhook:\n    port: 8787\n");
+        std::fs::write(world.config(), text).unwrap();
         for args in [&["config", "check"][..], &["gh-webhook", "start"]] {
             let (code, _, err) = world.run(args);
             assert_eq!(code, 1, "{args:?}: {err}");

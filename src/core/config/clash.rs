@@ -43,7 +43,7 @@ impl Config {
         });
         let metrics = self.metrics.listen.map(|listen| Listener {
             key: "metrics.listen",
-            who: "the metrics",
+            who: "metrics",
             host: Some(listen.ip()),
             port: listen.port(),
         });
