@@ -678,6 +678,11 @@ fn what_it_advises_names_the_configuration_that_was_named() {
     ] {
         assert!(err.contains(&said), "{said}\n{err}");
     }
+    // Whose variable may be gone when the command is given.
+    let mut named = place.command(&["init", "--yes"]);
+    named.env("PATH", place.home.path()).env("THE_LOOP_CONFIG", "own.yaml");
+    let out = text(&named.output().unwrap().stdout);
+    assert!(out.contains(&format!("the-loop gh-webhook start {option}\n")), "{out}");
     let asked = run(&["init", "--config", "other.yaml"]);
     let err = text(&asked.stderr);
     let hint = format!("`the-loop init --config {} --yes`", place.dir.join("other.yaml").display());
