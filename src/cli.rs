@@ -48,6 +48,10 @@ struct Cli {
     #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     config: Option<PathBuf>,
 
+    /// The configuration is one that is found from here: no advice names it
+    #[arg(long, global = true, hide = true, requires = "config")]
+    found_config: bool,
+
     /// Show the causes behind an error
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     verbose: bool,
@@ -91,6 +95,8 @@ pub(crate) struct Context {
     pub(crate) printer: Printer,
     /// `--config`. Its variable is looked at by [`Context::load`].
     pub(crate) config: Option<PathBuf>,
+    /// Whether it is found from here without being named.
+    pub(crate) is_found: bool,
 }
 
 impl Context {
@@ -136,7 +142,8 @@ pub fn main(env: Env) -> ExitCode {
             };
         }
     };
-    let context = Context { env, printer: Printer::new(cli.verbose), config: cli.config };
+    let printer = Printer::new(cli.verbose);
+    let context = Context { env, printer, config: cli.config, is_found: cli.found_config };
     match run(&context, cli.command) {
         Ok(code) => code,
         Err(failure) => {

@@ -43,12 +43,15 @@ pub struct Failure {
     source: Option<Box<dyn Error + Send + Sync>>,
     hints: Vec<String>,
     width: Option<usize>,
+    /// Whether the message is whole as it is: its lines, and its hints below it.
+    is_rendered: bool,
 }
 
 impl Failure {
     /// A failure of the given kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None, hints: Vec::new(), width: None }
+        let message = message.into();
+        Self { kind, message, source: None, hints: Vec::new(), width: None, is_rendered: false }
     }
 
     /// Something that was tried and went wrong.
@@ -59,6 +62,13 @@ impl Failure {
     /// Something that was understood and not done.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(Kind::Refused, message)
+    }
+
+    /// What another process of this program said of its own failure: shown as it is, for
+    /// a command in it must stay whole.
+    pub fn rendered(said: &str) -> Self {
+        let said = said.strip_prefix("error: ").unwrap_or(said).trim_end();
+        Self { is_rendered: true, ..Self::failed(said) }
     }
 
     /// Adds the cause. Shown after the message, in full with `-v`.
@@ -82,10 +92,11 @@ impl Failure {
         Self { hints, ..self }
     }
 
-    /// Has its lines broken at spaces so that they fit this width.
+    /// Has its lines broken at spaces so that they fit this width, unless they were
+    /// already.
     #[must_use]
     pub fn wrapped(self, width: usize) -> Self {
-        Self { width: Some(width), ..self }
+        Self { width: Some(width).filter(|_| !self.is_rendered), ..self }
     }
 
     /// What kind of failure it is.
@@ -250,6 +261,13 @@ mod tests {
             "error: nothing was saved\n  caused by: could not write `/x`\n  \
              caused by: the disk is full\nhint: make room\n"
         );
+    }
+
+    #[test]
+    fn what_was_rendered_already_stays_as_it_is() {
+        let said = failure().hint(format!("run {}", "x ".repeat(60))).wrapped(40).render(false);
+        assert_eq!(Failure::rendered(&said).wrapped(20).render(false), said);
+        assert_eq!(Failure::rendered("no error\n").wrapped(2).render(true), "error: no error\n");
     }
 
     #[test]

@@ -11,6 +11,9 @@ pub mod atomic;
 pub mod lock;
 pub mod stamp;
 
+/// Bytes that the path of a socket may have on every system.
+pub const SOCKET_PATH: usize = 100;
+
 /// Makes a directory, and those above it, that only its user may enter. One
 /// that is there already keeps its mode.
 pub fn private_dir(path: &Path) -> io::Result<()> {

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+mod group;
 mod household;
 mod run;
 mod table;
 
+pub use group::Group;
 pub use household::Household;
 pub(crate) use run::ending;
 pub use run::{ExecError, Output};

@@ -13,7 +13,6 @@ use crate::base::env::Env;
 use crate::base::failure::Failure;
 use crate::base::process::Invocation;
 use crate::base::text::visible_lines;
-use crate::cli::tools::config_option;
 use crate::serve::control::{self, Status};
 use crate::state::paths::StatePaths;
 
@@ -30,10 +29,6 @@ pub(crate) struct Background {
     child: Child,
     control: PathBuf,
     log: PathBuf,
-    /// How its advice names the configuration.
-    option: String,
-    /// Whether whoever started it did not name it.
-    was_found: bool,
     /// Where in the log its own words begin.
     said_from: usize,
 }
@@ -57,14 +52,7 @@ impl Background {
             .arg(config)
             .start(Stdio::null(), Stdio::from(out), Stdio::from(err))
             .map_err(|error| Failure::failed("could not start the receiver").because(error))?;
-        let option = config_option(config);
-        Ok(Self { child, control: paths.control(), log, option, was_found: false, said_from })
-    }
-
-    /// Leaves the option out of what is told of it that names the configuration: it is
-    /// found here without one.
-    pub(crate) fn of_a_found_configuration(self) -> Self {
-        Self { was_found: true, ..self }
+        Ok(Self { child, control: paths.control(), log, said_from })
     }
 
     /// Waits until it answers; says what it said when it ended instead.
@@ -79,11 +67,10 @@ impl Background {
             }
             if let Ok(Some(status)) = self.child.try_wait() {
                 let said = self.said();
-                let said = said.strip_prefix("error: ").unwrap_or(&said).trim_end();
-                return Err(if said.is_empty() {
+                return Err(if said.trim().is_empty() {
                     Failure::failed(format!("the receiver ended with {status}"))
                 } else {
-                    Failure::failed(visible_lines(said))
+                    Failure::rendered(&visible_lines(&said))
                 });
             }
             if Instant::now() > deadline {
@@ -106,10 +93,12 @@ impl Background {
         }
     }
 
+    /// Why it ended, in its own words. What it logged before stays in the log.
     fn said(&self) -> String {
         let bytes = fs_err::read(&self.log).unwrap_or_default();
         let said = String::from_utf8_lossy(bytes.get(self.said_from..).unwrap_or_default());
-        if self.was_found { said.replace(&self.option, "") } else { said.into_owned() }
+        let at = said.find("\nerror: ").filter(|_| !said.starts_with("error: "));
+        said[at.map_or(0, |at| at + 1)..].to_owned()
     }
 }
 

@@ -6,13 +6,14 @@ mod files;
 mod found;
 mod gh;
 mod github;
+mod ignore;
 mod remotes;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use self::ask::{ask, words};
-use self::files::{IGNORED, add_to_ignored, is_no_folder, stays_in, write};
+use self::files::{is_no_folder, stays_in, write};
 use self::found::Found;
 use super::Context;
 use super::doctor::needs_of;
@@ -24,7 +25,7 @@ use crate::base::failure::{Failure, Kind};
 use crate::base::ids::Repo;
 use crate::base::process::{Household, shell_word};
 use crate::base::text::visible;
-use crate::core::config::{HarnessName, RunnerKind, SpawnPolicy, Starter, variable_shown};
+use crate::core::config::{HarnessName, Routing, RunnerKind, SpawnPolicy, Starter, variable_shown};
 use crate::core::harness::Harnesses;
 use crate::doctor;
 use crate::state::config_file::{self, dangles, is_there};
@@ -216,15 +217,12 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     }
     let read =
         config_file::read(&file, &context.env).map_err(|error| failure(error, "`init` uses it"))?;
-    // Outside a repository there is nobody to ignore them.
-    if file.ends_with(".the-loop/config.yaml") && found.root.is_some() {
-        let ignore = read.project.join(".gitignore");
-        if add_to_ignored(&ignore)? {
-            printer
-                .note(&format!("added    {IGNORED} to {}", visible(&ignore.display().to_string())));
-        }
-    }
     let (config, paths) = (&read.config, StatePaths::new(&read.file, &read.config, &dirs));
+    ignore::sessions(context, &read, &paths)?;
+    if made.is_none() && config.routing.authorized_users.is_empty() {
+        printer
+            .note("warning: `routing.authorizedUsers` is empty, so no person's event is acted on");
+    }
     let webhook = &config.webhooks.gh_webhook;
     let mut next = Vec::new();
     if let (true, Some(url)) = (args.github, &args.url) {
@@ -250,12 +248,7 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         next.push(context.with_config("the-loop init --github --url https://YOUR-ADDRESS"));
     }
     next.push(context.with_config("the-loop gh-webhook start"));
-    let label = shell_word(&config.routing.auto_execute_label);
-    let repo = match &config.routing.repositories[..] {
-        [repo, ..] => format!(" --repo {repo}"),
-        [] => " --repo OWNER/NAME".to_owned(),
-    };
-    next.push(format!("gh issue edit NUMBER{repo} --add-label {label}"));
+    next.extend(first_session(context, &config.routing));
 
     let request = doctor::Request {
         env: &context.env,
@@ -283,6 +276,31 @@ async fn init(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     printer.note("\nNext:");
     printer.data(&next.join("\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a person does for the first session, where a label starts one; else says what
+/// does.
+fn first_session(context: &Context, routing: &Routing) -> Option<String> {
+    let repo = match &routing.repositories[..] {
+        [repo, ..] => repo.to_string(),
+        [] => "OWNER/NAME".to_owned(),
+    };
+    if !routing.enabled {
+        context.printer.note("warning: `routing.enabled` is false: deliveries are only recorded");
+        return None;
+    }
+    if routing.spawn_on_unmatched != SpawnPolicy::Never {
+        let label = shell_word(&routing.auto_execute_label);
+        return Some(format!("gh issue edit NUMBER --repo {repo} --add-label {label}"));
+    }
+    let by_comment =
+        if routing.control { "\n  does so, or a comment `the-loop start`" } else { " does" };
+    let register = format!("the-loop sessions register {repo}#NUMBER");
+    context.printer.note(&context.with_config(&format!(
+        "note: no label starts a session here (`routing.spawnOnUnmatched: never`):\n  \
+         `{register}`{by_comment}"
+    )));
+    Some(context.with_config(&register))
 }
 
 fn read_yes(text: &str) -> Result<bool, String> {

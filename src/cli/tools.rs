@@ -1,8 +1,6 @@
 //! The tmux server that a command works with, through the binary that the
 //! doctor finds.
 
-use std::path::Path;
-
 use super::Context;
 use super::setup::Loaded;
 use crate::base::failure::Failure;
@@ -20,17 +18,14 @@ impl Context {
         format!("`the-loop doctor --only {check}` says why")
     }
 
-    /// A text whose commands of this program look at the configuration that the
-    /// command line names, be they given from another directory.
+    /// A text whose commands of this program look at the configuration that was named,
+    /// be they given from another directory or without its variable.
     pub(crate) fn with_config(&self, text: &str) -> String {
-        let Some(path) = &self.config else { return text.to_owned() };
-        commands_with(text, &config_option(&self.absolute(path)))
+        let Some((path, _)) = self.named().filter(|_| !self.is_found) else {
+            return text.to_owned();
+        };
+        commands_with(text, &format!(" --config {}", shell_word(&path.to_string_lossy())))
     }
-}
-
-/// The option that names a configuration, behind a command.
-pub(crate) fn config_option(path: &Path) -> String {
-    format!(" --config {}", shell_word(&path.to_string_lossy()))
 }
 
 /// Adds an option to each command of this program: behind the name of the command,

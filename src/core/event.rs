@@ -326,6 +326,19 @@ impl Event {
         }
     }
 
+    /// What the event tells of this issue or pull request, where it happened there.
+    pub fn thread_of(&self, item: &WorkItem) -> Option<&Thread> {
+        let thread = match &self.what {
+            What::Issue { issue, .. } => issue,
+            What::Comment { thread, .. } => thread,
+            What::Pull { pull, .. }
+            | What::Review { pull, .. }
+            | What::ReviewComment { pull, .. } => &pull.thread,
+            What::Ping | What::Check(_) | What::Other => return None,
+        };
+        Some(thread).filter(|thread| thread.item == *item)
+    }
+
     /// The page of what happened, or of what it happened to.
     pub fn url(&self) -> Option<&String> {
         match &self.what {

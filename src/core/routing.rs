@@ -105,11 +105,22 @@ pub struct Decision {
     pub told_check: Option<String>,
     /// The page of the event.
     pub url: Option<String>,
+    /// What the event says that the item is called, and where its page is.
+    pub named: Named,
     /// What the event says of the item, where that is a pull request.
     pub pull: Option<ToldPull>,
     /// Whether it is the first that the item's agent hears: it gets the standing
     /// instructions with it.
     pub first: bool,
+}
+
+/// What people know an item by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Named {
+    /// Its title, whoever wrote it.
+    pub title: Option<String>,
+    /// Its page.
+    pub url: Option<String>,
 }
 
 /// A pull request belongs to the session of an item.
@@ -181,6 +192,7 @@ pub fn decide(
         link: None,
         told_check: None,
         url: event.url().cloned(),
+        named: Named::default(),
         pull: None,
         first: false,
     };
@@ -201,6 +213,10 @@ pub fn decide(
     }
     let begins = |item| view.sessions.get(item).is_none_or(|session| session.begins);
     decision.first = decision.item.as_ref().is_some_and(begins);
+    if let Some(thread) = decision.item.as_ref().and_then(|item| event.thread_of(item)) {
+        let title = Some(thread.title.clone()).filter(|title| !title.is_empty());
+        decision.named = Named { title, url: thread.url.clone() };
+    }
     decision.pull = decision.item.as_ref().and_then(|item| told_of(event, item));
     decision
 }

@@ -17,7 +17,7 @@ use crate::base::text::{cap, visible};
 use crate::core::config::LiveConfig;
 use crate::core::event;
 use crate::core::outcome::{Reason, State};
-use crate::core::routing::{self, Action, Decision, OwnVoice, prompt};
+use crate::core::routing::{self, Action, Decision, Named, OwnVoice, prompt};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::host::dispatch::DispatchHandle;
 use crate::host::workspace::Workspaces;
@@ -107,7 +107,7 @@ impl Intake {
                 // It may have been decided, and no more, when the end came.
                 if delivery.start
                     && let Err(error) =
-                        self.ensure(&delivery.item, None, None, &self.config.routing())
+                        self.ensure(&delivery.item, Named::default(), &self.config.routing())
                 {
                     tracing::error!(item = %delivery.item, error, "could not record a session");
                 }

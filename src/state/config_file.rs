@@ -138,5 +138,9 @@ pub fn read(path: &Path, env: &Env) -> Result<Read, ReadError> {
     };
     config.resolve_paths(project, env.home());
     let text = String::from_utf8_lossy(&bytes).into_owned();
+    // Where its paths lead is known only now.
+    if let Some(fault) = config.long_socket(&file, &text) {
+        return Err(ReadError::Fault(fault));
+    }
     Ok(Read { config, project: project.to_path_buf(), file, text })
 }

@@ -71,6 +71,13 @@ impl Drive {
         is_held || self.left_behind().is_some()
     }
 
+    /// The agent that somebody left behind whose `attach` was killed.
+    pub fn orphan(&self) -> Option<Mark> {
+        let agent = self.left_behind()?;
+        // Who holds the lock is with the agent.
+        self.try_attach().is_ok().then_some(agent)
+    }
+
     /// Whether a turn runs that holds its lock.
     pub fn is_in_turn(&self) -> bool {
         self.turn.exists() && matches!(self.try_turn(), Err(LockError::Held { .. }))

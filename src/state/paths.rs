@@ -15,13 +15,10 @@ use sha2::{Digest as _, Sha256};
 use crate::base::dirs::{Dirs, MissingHome};
 use crate::base::env::Env;
 use crate::base::failure::Failure;
-use crate::base::files::{atomic, private_dir};
+use crate::base::files::{SOCKET_PATH, atomic, private_dir};
 use crate::base::ids::Slug;
 use crate::base::random;
 use crate::core::config::Config;
-
-/// Bytes that the path of a socket may have on every platform.
-const SOCKET_PATH: usize = 100;
 
 /// The places of one configuration's state.
 #[derive(Debug, Clone, PartialEq, Eq)]

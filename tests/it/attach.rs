@@ -206,6 +206,9 @@ async fn a_killed_attach_holds_nothing_back_for_longer_than_its_agent_lives() {
     let person = Person::new();
     person.types(&world, "p", "sessions attach 1");
     person.awaits("p", "? for shortcuts").await;
+    // While somebody is with the agent it is nobody's left-over.
+    let (_, out, _) = world.run(&["sessions", "show", "1"]);
+    assert!(out.contains("human") && !out.contains("left behind"), "{out}");
     let drive = world.state_dir().join("drive");
     let lock = std::fs::read_to_string(drive.join("o+r+1.attach")).unwrap();
     let attach: i32 = lock.trim().strip_prefix("pid ").unwrap().parse().unwrap();
@@ -222,11 +225,40 @@ async fn a_killed_attach_holds_nothing_back_for_longer_than_its_agent_lives() {
     person.awaits("q", "ended=1").await;
     let (code, _, err) = world.run(&["sessions", "close", "1"]);
     assert_eq!(code, 1);
-    assert!(err.contains("somebody is attached"), "{err}");
+    assert!(err.contains(&format!("still runs (pid {agent})")), "{err}");
+    assert!(err.contains(&format!("hint: end it with `kill {agent}`, then close")), "{err}");
+    let (_, out, _) = world.run(&["sessions", "show", "1"]);
+    let said = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("left behind the agent of somebody who attached still runs"), "{out}");
+    assert!(said.contains(&format!("(pid {agent}), and events wait for its end; `kill {agent}`")));
     assert!(drive.join("o+r+1.agent.json").exists());
     kill_process(Pid::from_raw(agent).unwrap(), Signal::KILL).unwrap();
     world.reaches("c-1", "delivered").await;
     assert!(has_one_branch(&transcripts(&world)[0].1));
+}
+
+#[tokio::test]
+async fn an_agent_that_refuses_to_resume_is_told_with_what_comes_next() {
+    let mut world = world("");
+    script(&world, json!({}));
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    script(&world, json!({ "mode": "refuses-resume" }));
+    let person = Person::new();
+    person.types(&world, "p", "sessions attach 1");
+    person.awaits("p", "ended=1").await;
+    let seen = person.sees("p");
+    assert!(seen.contains("hint: where it has the conversation no more, the next event"), "{seen}");
+    assert!(seen.contains("`the-loop sessions send 'o/r#1' TEXT` is one"), "{seen}");
+    // And so it is.
+    script(&world, json!({}));
+    std::fs::remove_dir_all(world.project.join(".fake-claude")).unwrap();
+    assert_eq!(world.run(&["sessions", "send", "1", "again"]).0, 0);
+    eventually("it goes on", async || {
+        prompts(&world).last().is_some_and(|told| told.contains("again")).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -285,6 +317,17 @@ async fn a_session_made_by_hand_takes_the_events_of_its_item_and_of_a_linked_pul
     world.post("c-1", "issue_comment", &body).await;
     world.reaches("c-1", "delivered").await;
     assert!(prompts(&world)[0].contains("on the pull request."));
+    // What happened on the pull request does not name the issue.
+    let (_, out, _) = world.run(&["sessions", "show", "1", "--json"]);
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&shown["title"], &shown["url"]), (&Value::Null, &Value::Null));
+    let said = payload::comment("o/r", 1, "alice", "on the issue.");
+    world.post("c-2", "issue_comment", &said).await;
+    world.reaches("c-2", "delivered").await;
+    let (_, out, _) = world.run(&["sessions", "show", "1", "--json"]);
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(shown["title"], said["issue"]["title"]);
+    assert_eq!(shown["url"], said["issue"]["html_url"]);
     let (code, out, _) = world.run(&["sessions", "logs", "1"]);
     assert_eq!(code, 0);
     assert!(out.contains("= done") && out.contains("(1.2 s, $0.0125)"), "{out}");
@@ -295,7 +338,10 @@ fn why_no_session_can_be_registered_is_said_with_what_helps() {
     let world = world("");
     let (code, _, err) = world.run(&["sessions", "register", "o/r#1", "--cwd", "/nonexist"]);
     assert_eq!(code, 1);
-    assert!(err.contains("`/nonexist`") && err.contains("`--cwd` names it"), "{err}");
+    assert!(err.contains("does not exist: `/nonexist`"), "{err}");
+    assert!(err.contains("hint: make it, or name another with `--cwd DIR`"), "{err}");
+    let (_, _, err) = world.run(&["sessions", "register", "o/r#1", "--cwd", "/etc/passwd"]);
+    assert!(err.contains("is a file: `/etc/passwd`") && err.contains("hint: "), "{err}");
     assert_eq!(world.run(&["sessions", "register", "o/r#1"]).0, 0);
     std::fs::write(world.project.join(".the-loop/sessions/o+r+1.json"), "{").unwrap();
     let (code, _, err) = world.run(&["sessions", "register", "o/r#1"]);
@@ -329,6 +375,7 @@ async fn why_a_change_is_not_made_is_said_alike_with_a_receiver_and_without() {
     let without = said(&world);
     for ((code, _, err), args) in without.iter().zip(refused) {
         assert!(*code == 1 && err.starts_with("error: "), "{args:?}: {err}");
+        assert!(err.contains("\nhint: "), "{args:?}: {err}");
     }
     world.start().await;
     assert_eq!(said(&world), without);

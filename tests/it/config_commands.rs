@@ -341,3 +341,31 @@ fn what_stands_in_the_place_of_the_secrets_variable_is_shown_only_when_it_looks_
         }
     }
 }
+
+#[test]
+fn a_check_refuses_what_no_receiver_starts_with() {
+    let long = "s".repeat(101);
+    for (key, what) in [
+        (format!("tmux: {{socket: /{long}}}"), "`routing.tmux.socket`: its path has 102 bytes"),
+        (
+            format!("webTerminal: {{enabled: true, socket: /{long}}}"),
+            "`routing.webTerminal.socket`: its path has 102 bytes",
+        ),
+        (
+            "webTerminal: {enabled: true, port: PORT}".to_owned(),
+            "`routing.webTerminal.port`: the receiver itself listens on 127.0.0.1:",
+        ),
+    ] {
+        let world = World::new("");
+        let key = key.replace("PORT", "8787");
+        let text = format!("routing:\n  {key}\nwebhooks:\n  ghWebhook:\n    port: 8787\n");
+        std::fs::write(world.config(), text).unwrap();
+        for args in [&["config", "check"][..], &["gh-webhook", "start"]] {
+            let (code, _, err) = world.run(args);
+            assert_eq!(code, 1, "{args:?}: {err}");
+            let said = err.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(said.contains(what), "{args:?}: {err}");
+            assert!(said.contains("hint: choose a"), "{args:?}: {err}");
+        }
+    }
+}

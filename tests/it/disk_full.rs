@@ -57,11 +57,13 @@ impl Drop for Mounted {
 
 async fn a_disk_fills_and_grows(runner: &str) {
     let mut world = World::new("");
-    mount(&world, "size=2m");
+    // None starts where there is little room.
+    mount(&world, "size=64m");
     let _mounted = Mounted(world.home.join(".local/state/the-loop"));
     process::configure(&world, runner, "defaultHarness: claude\nrateLimit: 0");
     process::script(&world, json!({}));
     world.start().await;
+    mount(&world, "remount,size=2m");
     process::label(&world, "start").await;
     world.reaches("start", "delivered").await;
 
@@ -110,10 +112,11 @@ async fn a_disk_fills_and_grows(runner: &str) {
 
 async fn status_tells_of_a_full_disk() {
     let mut world = World::new("defaultHarness: demo");
-    mount(&world, "size=2m");
+    mount(&world, "size=64m");
     let place = world.home.join(".local/state/the-loop");
     let _mounted = Mounted(place.clone());
     world.start().await;
+    mount(&world, "remount,size=2m");
     let (code, text, _) = world.run(&["gh-webhook", "status"]);
     assert!(code == 0 && !text.contains("stores"), "{text}");
 

@@ -44,7 +44,7 @@ fn a_socket_that_has_no_room_in_its_address_stops_the_start_with_the_doctors_wor
     let report = json(&output);
     let found = finding(&report, "tmux.socketDir");
     assert_eq!((output.status.code(), &found["severity"]), (Some(1), &"error".into()), "{found}");
-    assert!(found["what"].as_str().unwrap().contains("a socket's may have 107"), "{found}");
+    assert!(found["what"].as_str().unwrap().contains("a socket's may have 100"), "{found}");
     assert!(found["remedy"]["note"].as_str().unwrap().contains("TMUX_TMPDIR"), "{found}");
     let dir = place.path("home/.the-loop");
     std::fs::create_dir(&dir).unwrap();

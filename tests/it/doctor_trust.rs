@@ -129,7 +129,13 @@ fn a_home_that_does_not_exist_and_cannot_be_made_is_named() {
     let output = as_person(&place, &vars, &start);
     let said = words(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("hint: {named}: set HOME")), "{said}");
+    assert!(said.starts_with("error: this host is not ready"), "{said}");
+    assert!(said.contains(&named) && said.contains("set HOME, or THE_LOOP_HOME"), "{said}");
+    // Nor is it another text in the background.
+    let detached = [&start[..], &["--detach"]].concat();
+    let output = as_person(&place, &vars, &detached);
+    let same = words(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!((output.status.code(), same), (Some(1), said));
 }
 
 #[test]

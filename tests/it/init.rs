@@ -583,6 +583,75 @@ fn what_is_given_twice_is_written_once_and_a_doubtful_address_is_said() {
 }
 
 #[test]
+fn nothing_is_written_through_a_link_in_the_place_of_the_ignore_file() {
+    let line = ".the-loop/sessions/";
+    let place = Place::repository(&[]);
+    let outside = place.home.path().join("outside");
+    std::fs::write(&outside, "mine\n").unwrap();
+    let ignore = place.dir.join(".gitignore");
+    for target in [outside.clone(), place.home.path().join("nowhere")] {
+        std::os::unix::fs::symlink(&target, &ignore).unwrap();
+        let (code, _, err) = place.run(DEMO);
+        assert_eq!(code, 0, "{err}");
+        assert!(err.contains("git does not read it, and it was left as it is"), "{err}");
+        assert!(err.contains(&format!("hint: put a file with the line `{line}`")), "{err}");
+        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "mine\n");
+        assert!(!place.home.path().join("nowhere").exists());
+        std::fs::remove_file(&ignore).unwrap();
+    }
+    let (_, _, err) = place.run(DEMO);
+    assert!(err.contains(&format!("added    {line} to ")), "{err}");
+    assert!(std::fs::read_to_string(&ignore).unwrap().contains(line));
+    // Nor through one where the old configuration is kept.
+    let kept = place.dir.join(".the-loop/config.yaml.old0");
+    std::os::unix::fs::symlink(place.home.path().join("nowhere"), kept).unwrap();
+    assert_eq!(place.run(&[DEMO, &["--force"]].concat()).0, 0);
+    assert!(!place.home.path().join("nowhere").exists());
+    assert!(place.dir.join(".the-loop/config.yaml.old1").is_file());
+}
+
+#[test]
+fn the_sessions_of_a_configuration_of_another_name_are_ignored_where_they_lie() {
+    let place = Place::repository(&[]);
+    std::fs::create_dir(place.dir.join("conf")).unwrap();
+    let named = [DEMO, &["--config", "conf/own.yaml"]].concat();
+    let (code, _, err) = place.run(&named);
+    assert!(code == 0 && err.contains("added    /sessions/ to "), "{err}");
+    assert!(!place.run(&named).2.contains("added "), "once");
+    std::fs::create_dir(place.dir.join("conf/sessions")).unwrap();
+    std::fs::write(place.dir.join("conf/sessions/x.json"), "{}").unwrap();
+    place.git(&["check-ignore", "-q", "conf/sessions/x.json"]);
+    assert!(!place.dir.join(".gitignore").exists());
+}
+
+#[test]
+fn where_no_label_starts_a_session_it_says_what_does() {
+    let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
+    let register = "the-loop sessions register octo/hello#NUMBER";
+    let never = [DEMO, &["--user", "alice", "--spawn", "never"]].concat();
+    let is_told = |args: &[&str], by_comment: bool| {
+        let (code, out, err) = place.run(args);
+        assert_eq!(code, 0, "{err}");
+        assert!(out.ends_with(&format!("{register}\n")) && !out.contains("label"), "{out}");
+        let said = err.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(&format!("`{register}` does")), "{err}");
+        assert_eq!(said.contains("or a comment `the-loop start`"), by_comment, "{err}");
+        err
+    };
+    let err = is_told(&never, true);
+    assert!(!err.contains("authorizedUsers"), "{err}");
+    // Of a file that is kept, too.
+    let mine = "routing:\n  defaultHarness: demo\n  spawnOnUnmatched: never\n  control: false\n";
+    std::fs::write(place.file(), format!("{mine}  repositories: [octo/hello]\n")).unwrap();
+    let err = is_told(&["init", "--yes"], false);
+    assert!(err.contains("warning: `routing.authorizedUsers` is empty"), "{err}");
+    std::fs::write(place.file(), "routing: { defaultHarness: demo, enabled: false }\n").unwrap();
+    let (_, out, err) = place.run(&["init", "--yes"]);
+    assert!(!out.contains("label") && !out.contains("register"), "{out}");
+    assert!(err.contains("`routing.enabled` is false: deliveries are only recorded"), "{err}");
+}
+
+#[test]
 fn what_it_advises_names_the_configuration_that_was_named() {
     let place = Place::new();
     let file = place.dir.join("own.yaml");
@@ -609,6 +678,11 @@ fn what_it_advises_names_the_configuration_that_was_named() {
     ] {
         assert!(err.contains(&said), "{said}\n{err}");
     }
+    // Whose variable may be gone when the command is given.
+    let mut named = place.command(&["init", "--yes"]);
+    named.env("PATH", place.home.path()).env("THE_LOOP_CONFIG", "own.yaml");
+    let out = text(&named.output().unwrap().stdout);
+    assert!(out.contains(&format!("the-loop gh-webhook start {option}\n")), "{out}");
     let asked = run(&["init", "--config", "other.yaml"]);
     let err = text(&asked.stderr);
     let hint = format!("`the-loop init --config {} --yes`", place.dir.join("other.yaml").display());

@@ -287,6 +287,53 @@ fn an_install_that_a_start_advises_carries_the_configuration() {
     assert!(told.contains(&command), "{told}");
 }
 
+#[test]
+fn what_keeps_a_receiver_from_starting_is_told_alike_in_the_background() {
+    let place = Place::new();
+    let alike = |args: &[&str]| {
+        let start = |more: &[&str]| {
+            let args = [&["gh-webhook", "start"], args, more].concat();
+            let output = place.run(SYSTEM, &args, &[]);
+            assert_eq!(output.status.code(), Some(1));
+            text(&output.stderr)
+        };
+        let told = start(&[]);
+        assert_eq!(start(&["--detach"]), told);
+        told
+    };
+    // A command that is longer than a line stays one that can be pasted.
+    configure(&place, DEMO);
+    let told = alike(&[]);
+    let export = told.lines().find(|line| line.contains("export THE_LOOP_GH_WEBHOOK_SECRET="));
+    let export = export.unwrap_or_else(|| panic!("{told}"));
+    assert!(export.ends_with(")\""), "{told}");
+    let (_, export) = export.split_once("export ").unwrap();
+    let script = format!("export {export}; printf %s \"$THE_LOOP_GH_WEBHOOK_SECRET\"");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.stdout.len(), 64, "{told}");
+    // Also of a configuration that was named, or is broken in another way.
+    let config = place.path("home/own.yaml");
+    let missing = place.path("home/a directory of mine/and one more below it/the secret");
+    let text = format!("{DEMO}webhooks:\n  ghWebhook:\n    secretFile: {}\n", missing.display());
+    std::fs::write(&config, text).unwrap();
+    chmod(&config, 0o600);
+    let told = alike(&["--config", config.to_str().unwrap()]);
+    assert!(told.contains("run: mkdir -p -m 700 "), "{told}");
+    // Before there is a directory for the log.
+    let state = place.path("home/elsewhere");
+    std::fs::write(&state, "").unwrap();
+    configure(&place, &format!("{DEMO}state: {{dir: {}}}\n", state.join("state").display()));
+    let told = alike(&["--insecure-no-secret"]);
+    let flat = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("is no directory: nothing can be kept below it"), "{told}");
+    std::fs::remove_file(&state).unwrap();
+    std::fs::create_dir_all(state.join("state")).unwrap();
+    chmod(&state.join("state"), 0o777);
+    let told = alike(&["--insecure-no-secret"]);
+    assert!(told.contains(&format!("run: chmod 700 {}", state.join("state").display())), "{told}");
+    assert_eq!(std::fs::read_dir(state.join("state")).unwrap().count(), 0, "nothing is made");
+}
+
 /// What it said, on one line.
 fn text_of(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1));

@@ -5,10 +5,10 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-use super::{Invocation, StoredInvocation};
+use super::{Group, Invocation, StoredInvocation};
 use crate::base::text::{cap, visible};
 
 /// How long a program that was asked to end may take before it is killed, and
@@ -125,7 +125,7 @@ impl Invocation {
     /// end, then killed.
     pub async fn run(&self) -> Result<Output, ExecError> {
         let mut child = self.start(Stdio::piped(), Stdio::piped(), Stdio::piped())?;
-        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let group = Group::led_by(&child);
         let stdin = child.stdin.take();
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();
@@ -169,15 +169,12 @@ impl Invocation {
             return Ok(Output { status, stdout: out, stderr: err });
         }
         // The group is signalled while the child is unreaped, so its id is still ours.
-        if let Some(group) = group {
-            let _ = kill_process_group(group, Signal::TERM);
-        }
-        if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
+        let ends = async {
             if let Some(group) = group {
-                let _ = kill_process_group(group, Signal::KILL);
+                group.end(GRACE).await;
             }
-            let _ = child.wait().await;
-        }
+        };
+        let (_, ()) = tokio::join!(child.wait(), ends);
         guard.group = None;
         Err(ExecError::TimedOut { command: self.display(), after: self.deadline })
     }
@@ -267,13 +264,13 @@ impl StoredInvocation {
 /// Kills the process group of a run that is given up before its end, so that no
 /// child outlives whoever asked for it.
 struct GroupGuard {
-    group: Option<Pid>,
+    group: Option<Group>,
 }
 
 impl Drop for GroupGuard {
     fn drop(&mut self) {
         if let Some(group) = self.group {
-            let _ = kill_process_group(group, Signal::KILL);
+            group.signal(Signal::KILL);
         }
     }
 }
@@ -344,6 +341,19 @@ mod tests {
         let pid_file = dir.path().join("pid");
         let script =
             format!("trap '' TERM; sleep 60 & echo $! > '{}'; wait; wait", pid_file.display());
+        let error = shell(&script).deadline(Duration::from_millis(300)).run().await.unwrap_err();
+        assert!(matches!(error, ExecError::TimedOut { .. }), "{error}");
+        is_gone(&pid_file).await;
+    }
+
+    #[tokio::test]
+    async fn past_the_deadline_nothing_outlives_a_program_that_ends_when_it_is_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid_file = dir.path().join("pid");
+        let script = format!(
+            "( trap '' TERM; while :; do sleep 0.01; done ) & echo $! > '{}'; wait",
+            pid_file.display()
+        );
         let error = shell(&script).deadline(Duration::from_millis(300)).run().await.unwrap_err();
         assert!(matches!(error, ExecError::TimedOut { .. }), "{error}");
         is_gone(&pid_file).await;

@@ -48,7 +48,11 @@ const BEFORE_THE_PORT: &[&str] = &[
     "port.web",
     "workdir.there",
     "state.modes",
+    "disk.space",
 ];
+
+/// Those of them that say why there can be no place for a log.
+const BEFORE_THE_LOG: &[&str] = &["state.modes", "disk.space"];
 
 /// Start the receiver, in the foreground unless `--detach` is given
 ///
@@ -121,7 +125,7 @@ fn begin(context: &Context, args: &Args, in_background: bool) -> Result<ExitCode
         .build()
         .map_err(|error| Failure::failed("could not start the runtime").because(error))?;
     let result = if in_background {
-        runtime.block_on(Box::pin(detach(context, args, loaded)))
+        runtime.block_on(Box::pin(detach(context, args, loaded, read)))
     } else {
         runtime.block_on(Box::pin(foreground(context, args, loaded, read)))
     };
@@ -284,6 +288,21 @@ async fn check(
     })
 }
 
+/// Whether nothing is known that keeps the log's directory from being made.
+async fn has_place_for_log(context: &Context, loaded: &Loaded) -> Result<bool, Failure> {
+    let ids: Vec<String> = BEFORE_THE_LOG.iter().map(|id| (*id).to_owned()).collect();
+    let report = Box::pin(doctor::check_up(&doctor::Request {
+        env: &context.env,
+        dirs: &context.dirs()?,
+        tools: &loaded.config.tools,
+        needs: &crate::cli::doctor::needs_of(&loaded.config),
+        project: &crate::cli::doctor::project_of(loaded),
+        only: &ids,
+    }))
+    .await;
+    Ok(report.errors_text().is_none())
+}
+
 /// Ends the receiver at SIGTERM and SIGINT, reads the configuration again at
 /// SIGHUP. Where it was started at a terminal, a SIGHUP may mean that the
 /// terminal has gone: then it ends, as any program there does.
@@ -333,7 +352,16 @@ fn start_log() {
 }
 
 /// Starts the receiver as a process of its own and waits until it answers.
-async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCode, Failure> {
+async fn detach(
+    context: &Context,
+    args: &Args,
+    loaded: Loaded,
+    read: config_file::Read,
+) -> Result<ExitCode, Failure> {
+    if !has_place_for_log(context, &loaded).await? {
+        // Told as in the foreground, with whatever else is missing.
+        Box::pin(check(context, args, loaded.clone(), read)).await?;
+    }
     let webhook = &loaded.config.webhooks.gh_webhook;
     let mut invocation = Tool::this_program(&context.env)
         .invocation()
@@ -349,10 +377,10 @@ async fn detach(context: &Context, args: &Args, loaded: Loaded) -> Result<ExitCo
             invocation = invocation.env(name, value);
         }
     }
-    let mut background = Background::start(&context.env, invocation, &loaded.file, &loaded.paths)?;
-    if context.config.is_none() {
-        background = background.of_a_found_configuration();
+    if context.named().is_none() {
+        invocation = invocation.arg("--found-config");
     }
+    let mut background = Background::start(&context.env, invocation, &loaded.file, &loaded.paths)?;
     let status = background.ready().await?;
     context.printer.note(&format!(
         "Receiving on {} (pid {}), log in `{}`",

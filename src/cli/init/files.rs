@@ -11,9 +11,6 @@ use crate::base::failure::Failure;
 use crate::base::text::visible;
 use crate::state::config_file::is_there;
 
-/// What the ignore file is given: the sessions are this machine's.
-pub(super) const IGNORED: &str = ".the-loop/sessions/";
-
 /// Refuses a folder for the configuration that is a link out of the project: what
 /// is written there would be another project's, and its sessions with it.
 pub(super) fn stays_in(root: &Path, file: &Path) -> Result<(), Failure> {
@@ -76,7 +73,8 @@ pub(super) fn write(file: &Path, text: &str, force: bool) -> Result<bool, Failur
     if force && is_there(file) {
         let kept = (0_u8..=255)
             .map(|number| file.with_extension(format!("yaml.old{number}")))
-            .find(|kept| !kept.exists());
+            // A link that leads nowhere is there too: what it names would be written.
+            .find(|kept| !is_there(kept));
         if let Some(kept) = kept {
             fs::copy(file, kept).map_err(failed)?;
         }
@@ -101,35 +99,4 @@ pub(super) fn write(file: &Path, text: &str, force: bool) -> Result<bool, Failur
         // The name of the file that was to become it says nothing to anybody.
         Err(error) => Err(failed(error.kind().into())),
     }
-}
-
-/// Adds the sessions to the ignore file; `false` when they are in it.
-pub(super) fn add_to_ignored(file: &Path) -> Result<bool, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::failed(format!("could not add `{IGNORED}` to `{}`", file.display())).because(error)
-    };
-    let text = match fs::read(file) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(failed(error)),
-    };
-    let ignores = |line: &str| {
-        let line = line.trim_end().trim_start_matches('/').trim_end_matches(['*', '/']);
-        line == ".the-loop" || line == ".the-loop/sessions"
-    };
-    if text.lines().any(ignores) {
-        return Ok(false);
-    }
-    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(file)
-        .and_then(|mut handle| {
-            handle.write_all(
-                format!("{gap}# Sessions of the-loop on this machine\n{IGNORED}\n").as_bytes(),
-            )
-        })
-        .map_err(failed)?;
-    Ok(true)
 }

@@ -41,7 +41,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let (slug, record) = resolve(&loaded, &args.item)?;
     let short = record.work_item.reference.short();
     // The agent of a person who took a headless conversation over is theirs.
-    if Drive::of(&loaded.paths, &slug).is_attached() {
+    let drive = Drive::of(&loaded.paths, &slug);
+    if let Some(agent) = drive.orphan() {
+        return Err(super::drive::left_behind(&slug, &agent)
+            .hint(format!("end it with `kill {}`, then close the session", agent.pid)));
+    }
+    if drive.is_attached() {
         return Err(Failure::refused(format!("somebody is attached to {short}"))
             .hint("leave the agent there first; `the-loop sessions list` shows `human`"));
     }

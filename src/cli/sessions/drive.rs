@@ -1,6 +1,7 @@
 //! `the-loop sessions attach` for a headless session: a person takes the
 //! conversation over on this terminal, with the harness's own resume.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::doctor::tool::Tool;
 use crate::host::agents::{Agents, Form};
 use crate::host::runner::SignalLog;
 use crate::state::drive::Drive;
-use crate::state::turns::Turns;
+use crate::state::spool;
+use crate::state::turns::{Mark, Turns};
 
 /// How often the running turn is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -56,6 +58,8 @@ pub(super) fn run(
             .map_err(|error| Failure::failed("could not store the command").because(error))?;
         let _ = fs_err::remove_file(drive.agent());
         context.printer.note("its events wait until you leave");
+        let spool = loaded.paths.spool().join(slug.as_str());
+        let told = last_told(&spool);
         let status = program
             .invocation()
             .arg("launch")
@@ -69,11 +73,25 @@ pub(super) fn run(
         drop(turn);
         drop(attached);
         if status.success() {
-            Ok(ExitCode::SUCCESS)
-        } else {
-            Err(Failure::failed(format!("the agent ended with {status}")))
+            return Ok(ExitCode::SUCCESS);
         }
+        let failure = Failure::failed(format!("the agent ended with {status}"));
+        // One that told nothing did not come so far as to talk.
+        Err(if last_told(&spool) == told {
+            failure.hint(format!(
+                "where it has the conversation no more, the next event begins a fresh one:\n      \
+                 `the-loop sessions send '{}' TEXT` is one",
+                record.work_item.reference.short()
+            ))
+        } else {
+            failure
+        })
     })
+}
+
+/// The last that the session's agent told of itself.
+fn last_told(spool: &Path) -> Option<String> {
+    spool::newest(spool).ok().flatten()
 }
 
 /// The entry, with a conversation that was begun while no receiver noted it.
@@ -93,6 +111,14 @@ fn with_what_was_taken(
     record
 }
 
+/// Says whose agent it is that drives a session although nobody is attached.
+pub(super) fn left_behind(slug: &Slug, agent: &Mark) -> Failure {
+    Failure::refused(format!(
+        "the agent of somebody who attached to `{slug}` still runs (pid {})",
+        agent.pid
+    ))
+}
+
 async fn attach(drive: &Drive, slug: &Slug) -> Result<LockFile, Failure> {
     let mut tries = 0;
     loop {
@@ -100,12 +126,9 @@ async fn attach(drive: &Drive, slug: &Slug) -> Result<LockFile, Failure> {
             Ok(lock) => {
                 return match drive.left_behind() {
                     None => Ok(lock),
-                    Some(agent) => Err(Failure::refused(format!(
-                        "the agent of somebody who attached to `{slug}` still runs (pid {})",
-                        agent.pid
-                    ))
-                    .hint("two drivers of one conversation would destroy its history")
-                    .hint(format!("end it with `kill {}`, then attach again", agent.pid))),
+                    Some(agent) => Err(left_behind(slug, &agent)
+                        .hint("two drivers of one conversation would destroy its history")
+                        .hint(format!("end it with `kill {}`, then attach again", agent.pid))),
                 };
             }
             Err(LockError::Held { .. }) if tries < TRIES => tries += 1,

@@ -103,7 +103,8 @@ fn as_table(sessions: &registry::Loaded, live: &Live, now: Timestamp) -> String 
                 if waiting == 0 { "-".to_owned() } else { waiting.to_string() },
                 record.harness.as_str().to_owned(),
                 record.runner.as_str().to_owned(),
-                ago(last_change(record), now),
+                // One that was registered by hand had none yet.
+                record.last_event_at.map_or_else(|| "-".to_owned(), |at| ago(at, now)),
                 title,
             ]
         })

@@ -14,8 +14,10 @@ use crate::base::text::{count, visible, visible_lines, wrapped};
 use crate::cli::json;
 use crate::core::config::RunnerKind;
 use crate::core::session::SessionRecord;
+use crate::state::drive::Drive;
 use crate::state::inbox::Waiting;
 use crate::state::trace::{Trace, TraceStep};
+use crate::state::turns::Mark;
 
 /// What stands below a name in the list of a session's values.
 const BESIDE_NAMES: &str = "                 ";
@@ -58,7 +60,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         }
         json::render(&value)
     } else {
-        let mut text = as_text(&record, &live, now);
+        let orphan = Drive::of(&loaded.paths, &slug).orphan();
+        let mut text = as_text(&record, &live, orphan.as_ref(), now);
         if let Some(trace) = &trace {
             text.push_str(&steps(trace));
         }
@@ -92,7 +95,15 @@ fn steps(trace: &[TraceStep]) -> String {
     out
 }
 
-fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
+/// What holds the events of a session to which nobody is attached.
+fn left_behind(pid: i32) -> String {
+    format!(
+        "the agent of somebody who attached still runs (pid {pid}), and events wait for its end; \
+         `kill {pid}` ends it"
+    )
+}
+
+fn as_text(record: &SessionRecord, live: &Live, orphan: Option<&Mark>, now: Timestamp) -> String {
     let SessionRecord { work_item, .. } = record;
     let slug = record.slug();
     let title = work_item.title.as_deref().map(visible).unwrap_or_default();
@@ -107,6 +118,7 @@ fn as_text(record: &SessionRecord, live: &Live, now: Timestamp) -> String {
         ("url", work_item.url.as_deref().map(visible)),
         ("web", live.web_url(record).as_deref().map(visible)),
         ("state", Some(live.state(&slug, record))),
+        ("left behind", orphan.map(|agent| left_behind(agent.pid))),
         ("asks", live.asks(&slug).map(visible)),
         ("waiting", live.waiting(&slug).map(|waiting| waits(waiting, now))),
         ("clients", Some(live.clients(&slug)).filter(|n| *n > 0).map(|n| n.to_string())),

@@ -1,7 +1,8 @@
 //! `the-loop sessions pause`, `resume`, `register` and `link-pr`: changes of a
 //! session's entry, made by the receiver where one runs.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{Context, Failure, Loaded, Registry, resolve, visible};
@@ -110,21 +111,15 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
     {
         let name = harness.as_str();
         let said = format!("`--session-id`: `{id}` is not a UUID, and {name} takes no other");
-        return Err(Failure::new(Kind::Usage, said));
+        return Err(Failure::new(Kind::Usage, said)
+            .hint("leave it out, and the agent begins a conversation of its own"));
     }
     let wants_tree = args.cwd.is_none() && routing.workspace.enabled;
     let cwd = match &args.cwd {
         Some(dir) => context.env.cwd().join(dir),
         None => loaded.project.join(&routing.spawn_workdir),
     };
-    let cwd = fs_err::canonicalize(&cwd).map_err(|error| {
-        let shown = visible(&cwd.display().to_string());
-        let said = format!("the session's directory cannot be used:\n  `{shown}`");
-        let key = if args.cwd.is_some() { "--cwd" } else { "routing.spawnWorkdir" };
-        Failure::refused(said)
-            .because(std::io::Error::from(error.kind()))
-            .hint(format!("`{key}` names it"))
-    })?;
+    let cwd = directory(&cwd, args.cwd.is_some())?;
     let root = loaded.paths.workspace(&loaded.config);
     if let Ok(root) = fs_err::canonicalize(&root)
         && args.cwd.is_some()
@@ -161,6 +156,31 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
     context.printer.note(&format!("{short} has a session; its next event starts the agent"));
     warn_unheard(context, &loaded, &repo);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The directory that a session is to work in, where there is one.
+fn directory(dir: &Path, is_given: bool) -> Result<PathBuf, Failure> {
+    let shown = visible(&dir.display().to_string());
+    let hint = if is_given {
+        "make it, or name another with `--cwd DIR`"
+    } else {
+        "make it, or set `routing.spawnWorkdir`, or name another with `--cwd DIR`"
+    };
+    match fs_err::canonicalize(dir) {
+        Ok(dir) if dir.is_dir() => Ok(dir),
+        Ok(_) => {
+            Err(Failure::refused(format!("the session's directory is a file:\n  `{shown}`"))
+                .hint(hint))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Failure::refused(format!("the session's directory does not exist:\n  `{shown}`"))
+                .hint(hint))
+        }
+        Err(error) => {
+            let said = format!("the session's directory cannot be used:\n  `{shown}`");
+            Err(Failure::refused(said).because(std::io::Error::from(error.kind())).hint(hint))
+        }
+    }
 }
 
 /// Runs `link-pr`.
@@ -215,7 +235,9 @@ fn change(context: &Context, loaded: &Loaded, verb: &SessionVerb) -> Result<(), 
         control::apply(&Registry::of(&loaded.paths), verb).map_err(NotDone::from)
     });
     done.map_err(|not_done| match not_done {
-        NotDone::Refused { why } => Failure::refused(why),
+        NotDone::Refused { why, hint } => {
+            hint.into_iter().fold(Failure::refused(why), Failure::hint)
+        }
         NotDone::Unreadable { path, why } => super::unreadable(&path, &why),
         NotDone::Failed { why } => {
             Failure::failed("could not change the session's entry").because(why)

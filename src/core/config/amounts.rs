@@ -52,6 +52,11 @@ impl Span {
         Self(number as u64 * 86_400)
     }
 
+    /// The span that a text says, with its unit or without; nothing where it says none.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        parse(text, SPANS, MOST_SECONDS).ok().map(Self)
+    }
+
     /// The span as the library has it.
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.0)

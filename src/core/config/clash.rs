@@ -1,6 +1,6 @@
 //! Keys that are right one by one and wrong together.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::Config;
 
@@ -18,19 +18,54 @@ pub(super) struct Clash {
 impl Config {
     /// The first value that another key does not allow.
     pub(super) fn clash(&self) -> Option<Clash> {
-        self.web_clash().or_else(|| self.metrics_clash())
+        self.web_clash().or_else(|| self.port_clash())
     }
 
     /// Two listeners cannot have one address; port 0 is a free one each time.
-    fn metrics_clash(&self) -> Option<Clash> {
+    fn port_clash(&self) -> Option<Clash> {
         let webhook = &self.webhooks.gh_webhook;
-        let listen = self.metrics.listen.filter(|listen| listen.port() == webhook.port)?;
-        let (one, other) = (listen.ip().to_canonical(), webhook.host.to_canonical());
-        let overlap = one == other || one.is_unspecified() || other.is_unspecified();
-        (overlap && listen.port() != 0).then(|| Clash {
+        let receiver = Listener {
+            key: "webhooks.ghWebhook.port",
+            who: "the receiver itself",
+            host: Some(webhook.host),
+            port: webhook.port,
+        };
+        let web = &self.routing.web_terminal;
+        let pages = (web.enabled && web.socket.is_none()).then(|| Listener {
+            key: "routing.webTerminal.port",
+            who: "the web terminal",
+            // A name is an interface's: what address it has is known at start.
+            host: match web.host.as_str() {
+                "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+                host => host.parse().ok(),
+            },
+            port: web.port,
+        });
+        let metrics = self.metrics.listen.map(|listen| Listener {
             key: "metrics.listen",
-            what: format!("the receiver itself listens on {}:{}", webhook.host, webhook.port),
-            remedy: "choose another port for one of them (`webhooks.ghWebhook.port`)",
+            who: "metrics",
+            host: Some(listen.ip()),
+            port: listen.port(),
+        });
+        let all: Vec<_> = [Some(receiver), pages, metrics].into_iter().flatten().collect();
+        let pairs = all.iter().enumerate().flat_map(|(at, one)| {
+            all[at + 1..].iter().filter(|other| one.overlaps(other)).map(move |other| (one, other))
+        });
+        let (one, other) = pairs.into_iter().next()?;
+        let at = match one.host {
+            Some(IpAddr::V6(host)) => format!("[{host}]:{}", one.port),
+            Some(host) => format!("{host}:{}", one.port),
+            None => format!("port {}", one.port),
+        };
+        Some(Clash {
+            key: other.key,
+            what: format!("{} listens on {at}", one.who),
+            remedy: match one.key {
+                "routing.webTerminal.port" => {
+                    "choose another port for one of them (`routing.webTerminal.port`)"
+                }
+                _ => "choose another port for one of them (`webhooks.ghWebhook.port`)",
+            },
         })
     }
 
@@ -55,5 +90,24 @@ impl Config {
             });
         }
         None
+    }
+}
+
+/// What listens where.
+struct Listener {
+    key: &'static str,
+    who: &'static str,
+    /// Nothing where only the start can tell.
+    host: Option<IpAddr>,
+    port: u16,
+}
+
+impl Listener {
+    fn overlaps(&self, other: &Self) -> bool {
+        let [one, other_host] =
+            [self.host, other.host].map(|host| host.map(|host| host.to_canonical()));
+        let is_all = |host: Option<IpAddr>| host.is_some_and(|host| host.is_unspecified());
+        let is_same = one.is_some() && one == other_host;
+        self.port != 0 && self.port == other.port && (is_same || is_all(one) || is_all(other_host))
     }
 }

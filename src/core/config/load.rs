@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::amounts::Span;
 use super::error::{ConfigError, is_secret, token_at};
 use super::locate::{Spot, What, locate};
 use super::model::{Config, EVENT_NAMES, EVENTS};
@@ -26,6 +27,9 @@ const MAX_DEPTH: usize = 256;
 
 /// Known words up to which a hint names all of them.
 const FEW: usize = 6;
+
+/// What to do where quotes make a text of what is none.
+const UNQUOTE: &str = "leave out its quotes";
 
 /// Columns of a hint behind its `hint: `.
 const HINT_WIDTH: usize = 74;
@@ -157,8 +161,14 @@ fn explain(file: &Path, text: &str, fault: &Fault) -> ConfigError {
         }
         FaultKind::WrongType { found: what, expected } => {
             let what = &found(what);
-            let error = error(format!("{name} must be {expected}, not {}", told(what)));
-            match type_hint(what, expected).filter(|_| !secret) {
+            let key = last_key(path);
+            let hint = type_hint(what, expected).or_else(|| in_seconds(key, what));
+            let hint = hint.filter(|_| !secret);
+            // What is wrong with it are its quotes: they are shown.
+            let quoted = written.filter(|_| hint.as_deref() == Some(UNQUOTE));
+            let told = quoted.map_or_else(|| told(what), |written| format!("`{}`", shown(written)));
+            let error = error(format!("{name} must be {expected}, not {told}"));
+            match hint {
                 Some(hint) => error.hint(hint),
                 None => error,
             }
@@ -235,6 +245,8 @@ fn is_number(written: &str, number: &str) -> bool {
 fn type_hint(found: &Found, expected: &str) -> Option<String> {
     match (found, expected) {
         (Found::Text(text), "`true` or `false`") => match text.to_lowercase().as_str() {
+            // Written in another way they are no text, but for their quotes.
+            "true" | "false" => Some(UNQUOTE.to_owned()),
             "yes" | "on" | "y" | "1" => Some("did you mean `true`?".to_owned()),
             "no" | "off" | "n" | "0" => Some("did you mean `false`?".to_owned()),
             word => nearest(word, ["true", "false"]).map(|near| format!("did you mean `{near}`?")),
@@ -254,9 +266,7 @@ fn type_hint(found: &Found, expected: &str) -> Option<String> {
             let quoted: Vec<_> = quoted.collect();
             Some(format!("write it as a list: `[{}]`", hinted(&quoted.join(", "))))
         }
-        (Found::Text(text), _) if text.parse::<u32>().is_ok() => {
-            Some("leave out its quotes".to_owned())
-        }
+        (Found::Text(text), _) if text.parse::<u32>().is_ok() => Some(UNQUOTE.to_owned()),
         (Found::Number(number), "text" | "a path") => {
             Some(format!("put it into quotes: `\"{}\"`", hinted(number)))
         }
@@ -265,6 +275,13 @@ fn type_hint(found: &Found, expected: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// How a span with its unit is written where seconds are counted.
+fn in_seconds(key: &str, found: &Found) -> Option<String> {
+    let Found::Text(text) = found else { return None };
+    let span = Span::read(text).filter(|_| key.ends_with("Seconds"))?;
+    Some(format!("it is counted in seconds: `{}`", span.duration().as_secs()))
 }
 
 fn in_words(found: &Found) -> String {

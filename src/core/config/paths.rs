@@ -4,7 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::error::ConfigError;
+use super::load::fault_at;
 use super::model::Config;
+use crate::base::files::SOCKET_PATH;
 
 impl Config {
     /// Makes every path absolute.
@@ -35,6 +38,24 @@ impl Config {
     }
 }
 
+impl Config {
+    /// The fault of the first socket whose path has no room in its address. The paths are
+    /// absolute; `text` is the file's.
+    pub fn long_socket(&self, file: &Path, text: &str) -> Option<ConfigError> {
+        let routing = &self.routing;
+        let sockets = [
+            ("routing.tmux.socket", &routing.tmux.socket),
+            ("routing.webTerminal.socket", &routing.web_terminal.socket),
+        ];
+        sockets.into_iter().find_map(|(key, path)| {
+            let length = path.as_ref()?.as_os_str().len();
+            let what = format!("its path has {length} bytes; a socket's may have {SOCKET_PATH}");
+            (length > SOCKET_PATH)
+                .then(|| fault_at(file, text, key, &what).hint("choose a shorter path for it"))
+        })
+    }
+}
+
 fn resolve(path: &Path, project: &Path, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix("~"), home) {
         (Ok(rest), Some(home)) => home.join(rest).components().collect(),
@@ -45,6 +66,7 @@ fn resolve(path: &Path, project: &Path, home: Option<&Path>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parse;
     use super::*;
 
     #[test]
@@ -73,5 +95,30 @@ mod tests {
         assert_eq!(config.tools.tmux.path.unwrap(), Path::new("/opt/tmux"));
         let secret = config.webhooks.gh_webhook.secret_file.unwrap();
         assert_eq!(secret.as_os_str(), "/p/secret");
+    }
+
+    #[test]
+    fn a_socket_has_a_path_of_a_hundred_bytes_at_most_wherever_it_is() {
+        let long = |text: &str| {
+            let mut config = parse(text, Path::new("c")).unwrap();
+            config.resolve_paths(Path::new("/p"), None);
+            config.long_socket(Path::new("c"), text).map(|fault| fault.render())
+        };
+        let fits = "x".repeat(100 - "/p/".len());
+        let text =
+            format!("routing:\n  tmux: {{socket: {fits}}}\n  webTerminal: {{socket: {fits}}}\n");
+        assert_eq!(long(&text), None);
+        for key in ["tmux", "webTerminal"] {
+            let text = format!("routing:\n  {key}:\n    socket: {fits}y\n");
+            let told = long(&text).unwrap();
+            let place = "c:3:13";
+            let what = "its path has 101 bytes; a socket's may have 100";
+            let head = told.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(
+                head.starts_with(&format!("{place}: `routing.{key}.socket`: {what} ")),
+                "{told}"
+            );
+            assert!(told.ends_with("\nhint: choose a shorter path for it"), "{told}");
+        }
     }
 }

@@ -74,11 +74,19 @@ pub(super) fn parse(stdout: &[u8]) -> OneShotResult {
     if said { OneShotResult::Cut } else { OneShotResult::Nothing }
 }
 
-/// Text with a mark in front of its first line. No control character of the
-/// agent's gets through.
+/// What stands in front of a tool's result, and of one that is a failure.
+pub(super) const RESULT: &str = "  ⎿ ";
+const FAILED: &str = "  ✗ ";
+
+/// Text with a mark in front of its first line; what a tool gave is set apart from the
+/// agent's own words in each. No control character of the agent's gets through.
 pub(super) fn said(mark: &str, text: &str) -> Vec<String> {
     let text = visible_lines(&cap(text.trim_end(), SHOWN));
-    let indent = if mark.is_empty() { "" } else { "  " };
+    let indent = match mark {
+        "" => "",
+        RESULT | FAILED => "  │ ",
+        _ => "  ",
+    };
     let lines = text.lines().enumerate();
     lines
         .map(|(number, line)| format!("{}{line}", if number == 0 { mark } else { indent }))
@@ -114,7 +122,9 @@ pub(super) fn rendered(line: &str) -> Vec<String> {
             let blocks = value.pointer("/message/content").and_then(Value::as_array);
             for block in blocks.into_iter().flatten() {
                 if text(block, "type") == "tool_result" {
-                    say("  ⎿ ", &words(block.get("content").unwrap_or(&Value::Null)));
+                    let is_error = block.get("is_error").and_then(Value::as_bool) == Some(true);
+                    let mark = if is_error { FAILED } else { RESULT };
+                    say(mark, &words(block.get("content").unwrap_or(&Value::Null)));
                 }
             }
         }
@@ -125,7 +135,10 @@ pub(super) fn rendered(line: &str) -> Vec<String> {
                 } else if value.get("num_turns").is_none() || !end.text.is_empty() {
                     say("= ", &end.text);
                 }
-                say("  ", &format!("({})", end.figures()));
+                let figures = end.figures();
+                if !figures.is_empty() {
+                    say("  ", &format!("({figures})"));
+                }
             }
         }
         _ => {}
@@ -156,12 +169,12 @@ fn words(content: &Value) -> String {
 mod tests {
     use super::*;
 
-    const RESULT: &str = r#"{"type":"result","subtype":"success","is_error":false,"duration_ms":3210,"result":"all done","session_id":"0d4f3c8e-6d6c-4d6e-9d9a-1f2e3d4c5b6a","total_cost_usd":0.01234}"#;
+    const END: &str = r#"{"type":"result","subtype":"success","is_error":false,"duration_ms":3210,"result":"all done","session_id":"0d4f3c8e-6d6c-4d6e-9d9a-1f2e3d4c5b6a","total_cost_usd":0.01234}"#;
 
     #[test]
     fn a_result_is_read_with_its_figures_also_behind_other_lines() {
         for before in ["", "{\"type\":\"system\"}\n", "noise\n\n"] {
-            let OneShotResult::Ended(end) = parse(format!("{before}{RESULT}\n").as_bytes()) else {
+            let OneShotResult::Ended(end) = parse(format!("{before}{END}\n").as_bytes()) else {
                 unreachable!("{before}")
             };
             assert_eq!((end.text.as_str(), end.is_error), ("all done", false));
@@ -188,8 +201,8 @@ mod tests {
     fn a_result_that_was_cut_anywhere_is_no_result() {
         assert_eq!(parse(b""), OneShotResult::Nothing);
         assert_eq!(parse(b" \n"), OneShotResult::Nothing);
-        for end in 1..RESULT.len() {
-            assert_eq!(parse(&RESULT.as_bytes()[..end]), OneShotResult::Cut, "{end}");
+        for end in 1..END.len() {
+            assert_eq!(parse(&END.as_bytes()[..end]), OneShotResult::Cut, "{end}");
         }
     }
 
@@ -198,13 +211,18 @@ mod tests {
         let lines = [
             r#"{"type":"assistant","message":{"content":[{"type":"text","text":"Looking\u001b[2J\nhere"},{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]}}"#,
             r#"{"type":"user","message":{"content":[{"type":"tool_result","content":"a\nb"}]}}"#,
-            RESULT,
+            r#"{"type":"user","message":{"content":[{"type":"tool_result","is_error":true,"content":[{"type":"text","text":"no such file\nor directory"}]}]}}"#,
+            END,
         ];
         let shown: Vec<_> = lines.iter().flat_map(|line| rendered(line)).collect();
         assert!(shown.iter().all(|line| !line.contains('\x1b')), "{shown:?}");
         assert!(shown[0].starts_with("● Looking") && shown[1] == "  here", "{shown:?}");
         assert!(shown.contains(&"◆ Bash ls".to_owned()), "{shown:?}");
-        assert!(shown.contains(&"  ⎿ a".to_owned()), "{shown:?}");
+        let of_tools: Vec<_> = shown.iter().filter(|line| line.contains(['⎿', '│', '✗'])).collect();
+        assert_eq!(of_tools, ["  ⎿ a", "  │ b", "  ✗ no such file", "  │ or directory"]);
         assert_eq!(shown.last().unwrap(), "  (3.2 s, $0.0123)");
+        // What is not known is not shown.
+        let bare = rendered(r#"{"type":"result","result":"done"}"#);
+        assert_eq!(bare, ["= done"]);
     }
 }

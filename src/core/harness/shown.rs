@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::oneshot::{SHOWN, rendered, said, summary};
+use super::oneshot::{RESULT, SHOWN, rendered, said, summary};
 use crate::base::text::visible;
 use crate::core::config::{RecordKind, RecordRule};
 
@@ -51,7 +51,7 @@ impl Rendering {
                     RecordKind::Call => {
                         out.extend(said("◆ ", &format!("{} {text}", name.unwrap_or_default())));
                     }
-                    RecordKind::Answer => out.extend(said("  ⎿ ", &text)),
+                    RecordKind::Answer => out.extend(said(RESULT, &text)),
                     RecordKind::Failure => out.extend(said("✗ ", &text)),
                     RecordKind::Nothing => {}
                 }
@@ -119,7 +119,7 @@ mod tests {
                  this can degrade performance and cause issues.",
                 command,
                 &format!("  ⎿ {not_found}"),
-                "  out",
+                "  │ out",
                 "● one two three four",
             ]
         );
@@ -128,7 +128,7 @@ mod tests {
             [
                 "◆ run_shell_command gh issue comment 1 --body hello; echo out",
                 "  ⎿ out",
-                "  /usr/bin/bash: line 4: gh: command not found",
+                "  │ /usr/bin/bash: line 4: gh: command not found",
                 "● one two three four",
             ]
         );
@@ -137,8 +137,8 @@ mod tests {
             [
                 "◆ bash gh issue comment 1 --body hello; echo out",
                 &format!("  ⎿ {not_found}"),
-                "  out",
-                "  <shellId: 0 completed with exit code 0>",
+                "  │ out",
+                "  │ <shellId: 0 completed with exit code 0>",
                 "● one two three four",
             ]
         );
@@ -147,7 +147,7 @@ mod tests {
             [
                 "◆ bash gh issue comment 1 --body hello; echo out",
                 "  ⎿ /usr/bin/bash: line 1: gh: command not found",
-                "  out",
+                "  │ out",
                 "● one two three four",
             ]
         );

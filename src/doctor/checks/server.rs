@@ -11,6 +11,7 @@ use rustix::fs::{Access, access};
 use super::disk::away;
 use super::{Project, Scene, if_tmux};
 use crate::base::env::Env;
+use crate::base::files::SOCKET_PATH;
 use crate::base::process::shell_word;
 use crate::base::text::path_text;
 use crate::core::platform::Remedy;
@@ -19,12 +20,10 @@ use crate::doctor::repair::Repair;
 use crate::doctor::running::{Fit, fit, misfit, sockets};
 use crate::doctor::tool::{Origin, Tool};
 
-/// How long the path of a socket may be: what the system has room for, without
-/// the byte that ends it.
-const SOCKET_PATH: usize = if cfg!(target_os = "macos") { 103 } else { 107 };
-
 /// What to do where tmux can have no socket.
 const ELSEWHERE: &str = "set TMUX_TMPDIR to a private directory of yours";
+/// What to do where its path is too long for one.
+const SHORTER: &str = "set TMUX_TMPDIR to a private directory of yours with a shorter path";
 
 pub(super) fn socket_dir(scene: &Scene) -> Vec<Finding> {
     let mut finding = socket_place(&scene.env, scene.project.tmux_socket.as_deref());
@@ -60,7 +59,7 @@ fn in_directory(dir: &Path) -> Finding {
     let parent = dir.parent().unwrap_or(Path::new("/"));
     let real = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_path_buf());
     let socket = real.join(dir.file_name().unwrap_or_default()).join("default");
-    if let Some(long) = too_long(&socket, ELSEWHERE) {
+    if let Some(long) = too_long(&socket, SHORTER) {
         return long;
     }
     let shown = path_text(dir);
@@ -119,7 +118,7 @@ fn too_long(socket: &Path, shorter: &str) -> Option<Finding> {
         );
         Finding::new("tmux.socketDir", Severity::Error, what)
             .shown_by(path_text(socket))
-            .remedy(Remedy::note(format!("{shorter}, with a short path")))
+            .remedy(Remedy::note(shorter))
     })
 }
 

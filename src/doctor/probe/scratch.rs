@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::Unchecked;
 use crate::base::failure::bare;
+use crate::base::files::SOCKET_PATH;
 use crate::base::process::Process;
 use crate::base::text::path_text;
 use crate::doctor::listener::listener;
@@ -25,8 +26,6 @@ use crate::doctor::trouble::Trouble;
 const PREFIX: &str = "tl-probe-";
 const RANDOM: usize = 8;
 
-/// The longest path of a socket that every system takes.
-const SOCKET_PATH_MAX: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 /// More than a probe writes.
 const ROOM: usize = 64 * 1024;
@@ -123,7 +122,7 @@ fn open_dir(path: &Path) -> io::Result<File> {
 }
 
 fn fits(socket: &Path) -> bool {
-    AsRef::<OsStr>::as_ref(socket).len() <= SOCKET_PATH_MAX
+    AsRef::<OsStr>::as_ref(socket).len() <= SOCKET_PATH
 }
 
 /// Ends what a doctor left that was killed: the servers on its sockets, and its

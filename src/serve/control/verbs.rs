@@ -2,6 +2,7 @@
 //! receiver applies it when one runs, else the command does: the same function,
 //! the same lock.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -100,6 +101,35 @@ pub enum VerbError {
     },
 }
 
+impl VerbError {
+    /// What to do next.
+    fn hint(&self) -> Option<String> {
+        let show = |item: &dyn fmt::Display| format!("`the-loop sessions show '{item}'` shows it");
+        Some(match self {
+            Self::Closed { item } | Self::NotPaused { item, status: SessionStatus::Closed } => {
+                format!(
+                    "its next event goes on with it, as `the-loop sessions send '{}' TEXT` does",
+                    item.short()
+                )
+            }
+            Self::NotPaused { item, .. } => show(&item.short()),
+            Self::Exists { item } => {
+                format!("{}; `sessions send` talks to it", show(&item.short()))
+            }
+            Self::InAnothersTree { .. } => {
+                "give a directory of its own with `--cwd DIR`".to_owned()
+            }
+            Self::Driven { owner, .. } => format!(
+                "without `--session-id` a conversation of its own begins; {}",
+                show(&owner.short())
+            ),
+            Self::LinkedElsewhere { owner, .. } => show(owner),
+            Self::OwnSession { pull_request } => show(&pull_request.short()),
+            Self::Registry { .. } => return None,
+        })
+    }
+}
+
 /// Why a change was not made, as the command that wanted it tells a person: the same
 /// whoever tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +139,9 @@ pub enum NotDone {
     Refused {
         /// Which.
         why: String,
+        /// What to do next, where the receiver is of a version that says it.
+        #[serde(default)]
+        hint: Option<String>,
     },
     /// The session's entry cannot be read, and was left as it is.
     Unreadable {
@@ -131,7 +164,7 @@ impl From<VerbError> for NotDone {
                 Self::Unreadable { path, why }
             }
             VerbError::Registry { source } => Self::Failed { why: chain(&source) },
-            error => Self::Refused { why: error.to_string() },
+            error => Self::Refused { why: error.to_string(), hint: error.hint() },
         }
     }
 }

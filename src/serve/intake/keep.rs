@@ -7,8 +7,11 @@ use crate::base::ids::{HarnessSessionId, WorkItem};
 use crate::base::random;
 use crate::base::text::cap;
 use crate::core::config::{Routing, RunnerKind};
-use crate::core::routing::{Action, Decision};
+use crate::core::routing::{Action, Decision, Named};
 use crate::core::session::{RecordedItem, SessionRecord, TOLD_CHECKS};
+
+/// How much of an item's title is kept.
+const TITLE_CHARS: usize = 300;
 
 impl Intake {
     pub(super) fn set_paused(&self, item: &WorkItem, paused: bool) -> Result<(), String> {
@@ -26,8 +29,7 @@ impl Intake {
     pub(super) fn ensure(
         &self,
         item: &WorkItem,
-        title: Option<&str>,
-        url: Option<&str>,
+        named: Named,
         routing: &Routing,
     ) -> Result<(), String> {
         if self.registry.load(&item.slug()).map_err(|error| chain(&error))?.is_some() {
@@ -35,8 +37,8 @@ impl Intake {
         }
         let recorded = RecordedItem {
             reference: item.clone(),
-            title: title.map(|title| cap(title, 300)),
-            url: url.map(str::to_owned),
+            title: named.title.map(|title| cap(&title, TITLE_CHARS)),
+            url: named.url,
         };
         let mut record = SessionRecord::new(
             recorded,
@@ -61,22 +63,37 @@ impl Intake {
     /// first one found.
     pub(super) fn keep(&self, item: &WorkItem, decision: Decision) -> Result<(), String> {
         if let Action::Start(message) = &decision.action {
-            let url = decision.url.as_deref();
-            self.ensure(item, message.title(), url, &self.config.routing())?;
+            let Named { title, url } = decision.named.clone();
+            let named = Named {
+                title: title.or_else(|| message.title().map(str::to_owned)),
+                url: url.or_else(|| decision.url.clone()),
+            };
+            self.ensure(item, named, &self.config.routing())?;
         }
         let slug = item.slug();
+        let known = self.registry.load(&slug).ok().flatten();
+        // One that was registered by hand has no name yet.
+        let named = decision.named;
+        let lacks = known.as_ref().is_some_and(|SessionRecord { work_item: known, .. }| {
+            (known.title.is_none() && named.title.is_some())
+                || (known.url.is_none() && named.url.is_some())
+        });
         // A tree that is there keeps its branch, whatever a delivery says by now.
         let pull = decision.pull.filter(|told| {
-            let tree = self.registry.load(&slug).ok().flatten().and_then(|record| record.work_tree);
-            tree.is_some_and(|tree| {
+            known.as_ref().and_then(|record| record.work_tree.as_ref()).is_some_and(|tree| {
                 let knows_more = told.head.is_some() || tree.told.is_none();
                 !tree.made && knows_more && tree.told.as_ref() != Some(told)
             })
         });
-        if decision.link.is_none() && decision.told_check.is_none() && pull.is_none() {
+        if decision.link.is_none() && decision.told_check.is_none() && pull.is_none() && !lacks {
             return Ok(());
         }
         let result = self.registry.update(&slug, |record| {
+            let RecordedItem { title, url, .. } = &mut record.work_item;
+            if lacks {
+                *title = title.take().or(named.title.map(|title| cap(&title, TITLE_CHARS)));
+                *url = url.take().or(named.url);
+            }
             if let (Some(tree), Some(told)) = (&mut record.work_tree, pull) {
                 tree.told = Some(told);
             }

@@ -1,39 +1,22 @@
-//! The process group of a turn: what the agent started in it ends with the turn.
+//! What the agent of a turn started in its process group: it ends with the turn.
 
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, Signal, kill_process_group, test_kill_process, test_kill_process_group,
-};
-use tokio::time::Instant;
+use rustix::process::{Pid, test_kill_process};
 
-use crate::base::process::Process;
+use crate::base::process::{Group, Process};
 use crate::state::turns::Mark;
 
 /// How long what an agent left behind may take to end by itself: a hook that
 /// still writes, say.
 const BY_ITSELF: Duration = Duration::from_millis(500);
-/// How often a group is looked at.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// Sends a signal to a group. One that is gone needs none.
-pub(super) fn signal(group: Option<i32>, signal: Signal) {
-    if let Some(group) = group.and_then(Pid::from_raw) {
-        let _ = kill_process_group(group, signal);
-    }
-}
 
 /// Ends what a turn that this process started left running: it may end by
 /// itself, is asked to, and is killed when it does not within `grace`.
-pub(super) async fn end(group: Option<i32>, grace: Duration) {
-    let Some(group) = group.and_then(Pid::from_raw) else { return };
-    if is_empty_within(group, BY_ITSELF).await {
-        return;
-    }
-    let _ = kill_process_group(group, Signal::TERM);
-    if !is_empty_within(group, grace).await {
-        let _ = kill_process_group(group, Signal::KILL);
+pub(super) async fn end_left(group: Group, grace: Duration) {
+    if !group.is_empty_within(BY_ITSELF).await {
+        group.end(grace).await;
     }
 }
 
@@ -41,41 +24,19 @@ pub(super) async fn end(group: Option<i32>, grace: Duration) {
 /// be another group's by now: only one with a process in it that was given the
 /// session's spool is the turn's.
 pub(super) async fn end_adopted(mark: &Mark, spool: &Path, grace: Duration) {
-    let Some(group) = Pid::from_raw(mark.pid) else { return };
+    let (Some(pid), Some(group)) = (Pid::from_raw(mark.pid), Group::of(mark.pid)) else { return };
     // The number is not given to a new process while the old group is there.
-    let is_reused = test_kill_process(group).is_ok() && !mark.is_alive() && !is_zombie(group);
+    let is_reused = test_kill_process(pid).is_ok() && !mark.is_alive() && !is_zombie(mark.pid);
     let spool = spool.as_os_str().as_encoded_bytes();
     let has_spool = |process: &Process| process.was_given("THE_LOOP_SPOOL", spool);
-    let is_ours = || members(group).is_some_and(|all| all.iter().any(has_spool));
+    let is_ours = || group.members().is_some_and(|all| all.iter().any(has_spool));
     if !is_reused && is_ours() {
-        end(Some(mark.pid), grace).await;
+        end_left(group, grace).await;
     }
 }
 
-async fn is_empty_within(group: Pid, limit: Duration) -> bool {
-    let begin = Instant::now();
-    loop {
-        let is_gone = test_kill_process_group(group).is_err();
-        if is_gone || members(group).is_some_and(|all| all.is_empty()) {
-            return true;
-        }
-        if begin.elapsed() >= limit {
-            return false;
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-/// The processes of a group that have not ended; nothing where none can be seen.
-fn members(group: Pid) -> Option<Vec<Process>> {
-    let wanted = group.as_raw_nonzero().get();
-    let mut all = Process::all()?;
-    all.retain(|process| process.group == wanted && !process.has_ended);
-    Some(all)
-}
-
-fn is_zombie(pid: Pid) -> bool {
-    Process::read(pid.as_raw_nonzero().get()).is_some_and(|process| process.has_ended)
+fn is_zombie(pid: i32) -> bool {
+    Process::read(pid).is_some_and(|process| process.has_ended)
 }
 
 #[cfg(test)]
@@ -84,6 +45,7 @@ mod tests {
     use std::process::Stdio;
 
     use fs_err as fs;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::base::process::Invocation;
@@ -105,8 +67,12 @@ mod tests {
         Mark { pid, start: Some(1) }
     }
 
+    fn group(mark: &Mark) -> Group {
+        Group::of(mark.pid).unwrap()
+    }
+
     fn left(mark: &Mark) -> usize {
-        members(Pid::from_raw(mark.pid).unwrap()).unwrap().len()
+        group(mark).members().unwrap().len()
     }
 
     #[tokio::test]
@@ -119,15 +85,15 @@ mod tests {
         );
         let mark = left_behind(&polite, "/s").await;
         assert!(left(&mark) > 0);
-        end(Some(mark.pid), Duration::from_secs(20)).await;
+        end_left(group(&mark), Duration::from_secs(20)).await;
         assert_eq!((left(&mark), fs::read_to_string(&said).unwrap().as_str()), (0, "bye\n"));
         // One that does not listen.
         let mark = left_behind("trap '' TERM; READY; while :; do sleep 0.01; done", "/s").await;
-        end(Some(mark.pid), Duration::from_millis(100)).await;
+        end_left(group(&mark), Duration::from_millis(100)).await;
         let begin = Instant::now();
         while left(&mark) > 0 {
             assert!(begin.elapsed() < Duration::from_secs(20), "it lives");
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -137,7 +103,7 @@ mod tests {
         let said = dir.path().join("said");
         let script = format!("trap 'exit' TERM; READY; sleep 0.1; echo done > {}", said.display());
         let mark = left_behind(&script, "/s").await;
-        end(Some(mark.pid), Duration::from_secs(20)).await;
+        end_left(group(&mark), Duration::from_secs(20)).await;
         assert_eq!(fs::read_to_string(&said).unwrap(), "done\n");
     }
 

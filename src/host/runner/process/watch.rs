@@ -5,14 +5,14 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rustix::process::Signal;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::process::Group;
 use crate::state::turns::output::{self, MAX_OUTPUT};
 use crate::state::turns::{Mark, Turn};
 
-use super::group::{self, signal};
+use super::group;
 use super::judge::Ending;
 
 /// How often a turn is looked at.
@@ -28,14 +28,16 @@ pub(super) async fn child(
     limit: Duration,
     call_off: &CancellationToken,
 ) -> Ending {
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let group = Group::led_by(&child);
     let deadline = Instant::now() + limit;
     let mut ending = Ending::default();
     loop {
         tokio::select! {
             status = child.wait() => {
                 ending.status = status.ok();
-                group::end(group, GRACE).await;
+                if let Some(group) = group {
+                    group::end_left(group, GRACE).await;
+                }
                 ending.is_unread = turn.is_unread();
                 bound(turn, &mut ending.cut);
                 return ending;
@@ -45,17 +47,14 @@ pub(super) async fn child(
             () = tokio::time::sleep_until(deadline) => ending.timed_out = Some(limit),
         }
         if ending.called_off || ending.timed_out.is_some() {
-            signal(group, Signal::TERM);
-            let status = match tokio::time::timeout(GRACE, child.wait()).await {
-                Ok(status) => status.ok(),
-                Err(_) => None,
+            // What the agent started has as long as itself.
+            let ends = async {
+                if let Some(group) = group {
+                    group.end(GRACE).await;
+                }
             };
-            // What the agent left behind in its group goes too.
-            signal(group, Signal::KILL);
-            ending.status = match status {
-                Some(status) => Some(status),
-                None => child.wait().await.ok(),
-            };
+            let (status, ()) = tokio::join!(child.wait(), ends);
+            ending.status = status.ok();
             ending.is_unread = turn.is_unread();
             bound(turn, &mut ending.cut);
             return ending;
@@ -93,14 +92,12 @@ pub(super) async fn adopted(
     ending
 }
 
-/// Ends a turn's agent: asked first, then killed.
+/// Ends a turn's agent with what it started: asked first, then killed.
 pub async fn end(mark: &Mark) {
-    signal(Some(mark.pid), Signal::TERM);
-    let begin = Instant::now();
-    while mark.is_alive() && begin.elapsed() < GRACE {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    // The number of one that has ended may be another's.
+    if let Some(group) = Group::of(mark.pid).filter(|_| mark.is_alive()) {
+        group.end(GRACE).await;
     }
-    signal(Some(mark.pid), Signal::KILL);
 }
 
 /// Cuts what a turn has written when it is more than one may: the newest stays.
@@ -116,4 +113,86 @@ fn bound(turn: &Turn, cut: &mut u64) {
 /// How a process ended, in words.
 pub(super) fn words(status: ExitStatus) -> String {
     crate::base::process::ending(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::process::Stdio;
+
+    use fs_err as fs;
+
+    use super::*;
+    use crate::base::process::{Invocation, Process};
+    use crate::state::turns::{About, Turns};
+
+    /// A turn whose agent ends when it is asked to, and whose child needs a moment.
+    struct Case {
+        dir: tempfile::TempDir,
+        turn: Turn,
+        child: tokio::process::Child,
+    }
+
+    impl Case {
+        async fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let about = About {
+                delivery: "d-1".parse().unwrap(),
+                marker: None,
+                what: String::new(),
+                began: Timestamp::UNIX_EPOCH,
+                shows: None,
+            };
+            let turn = Turns::in_dir(&dir.path().join("t")).begin(&about, "x").unwrap();
+            let (ready, saved) = (dir.path().join("ready"), dir.path().join("saved"));
+            let script = format!(
+                "( trap 'sleep 0.3; echo saved > {}; exit' TERM; > {}; \
+                 while :; do sleep 0.01; done ) & wait",
+                saved.display(),
+                ready.display()
+            );
+            let child = Invocation::new(Path::new("/bin/sh"), BTreeMap::new())
+                .args(["-c", &script])
+                .env("PATH", "/usr/bin:/bin")
+                .env("THE_LOOP_SPOOL", "/s")
+                .start(Stdio::null(), Stdio::null(), Stdio::null())
+                .unwrap();
+            while !ready.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Self { dir, turn, child }
+        }
+
+        fn mark(&self) -> Mark {
+            let pid = i32::try_from(self.child.id().unwrap()).unwrap();
+            Mark { pid, start: Process::read(pid).map(|process| process.start) }
+        }
+    }
+
+    fn is_saved(dir: &Path) -> bool {
+        fs::read_to_string(dir.join("saved")).is_ok_and(|text| text == "saved\n")
+    }
+
+    #[tokio::test]
+    async fn what_an_agent_started_ends_as_politely_as_the_agent() {
+        let never = CancellationToken::new();
+        let closed = CancellationToken::new();
+        closed.cancel();
+        let minute = Duration::from_mins(1);
+        for (limit, call_off) in [(Duration::from_millis(1), &never), (minute, &closed)] {
+            let Case { dir, turn, child: agent } = Case::new().await;
+            let ending = child(&turn, agent, limit, call_off).await;
+            assert_eq!(ending.timed_out.is_some(), limit < minute);
+            assert!(is_saved(dir.path()), "{ending:?}");
+        }
+        let (now, spool) = (Timestamp::UNIX_EPOCH, Path::new("/s"));
+        for (limit, call_off) in [(Duration::from_millis(1), &never), (minute, &closed)] {
+            let case = Case::new().await;
+            let ending = adopted(&case.turn, &case.mark(), spool, limit, now, call_off).await;
+            assert!(is_saved(case.dir.path()), "{ending:?}");
+        }
+        let case = Case::new().await;
+        end(&case.mark()).await;
+        assert!(is_saved(case.dir.path()));
+    }
 }
