@@ -133,7 +133,7 @@ pub async fn check_up(request: &Request<'_>) -> Report {
         resolve(ToolId::Git),
         resolve(ToolId::Claude),
         checks::run(request, &host),
-        Box::pin(agents::findings(env, tools, needs, project.workdir.as_deref(), only)),
+        Box::pin(agents::findings(&host, env, tools, needs, project.workdir.as_deref(), only)),
     );
     let resolutions: Vec<_> = [tmux, ttyd, git, claude].into_iter().flatten().collect();
     let obstacle = Store::new(dirs).obstacle();
@@ -197,7 +197,7 @@ pub async fn examine_on(
         search.resolve(ToolId::Ttyd),
         search.resolve(ToolId::Git),
         search.resolve(ToolId::Claude),
-        Box::pin(agents::findings(env, tools, needs, None, &[])),
+        Box::pin(agents::findings(&host, env, tools, needs, None, &[])),
     );
     let resolutions = vec![tmux, ttyd, git, claude];
     let obstacle = Store::new(dirs).obstacle();

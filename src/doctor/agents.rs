@@ -22,7 +22,7 @@ use crate::base::process::shell_word;
 use crate::base::text::{path_text, visible};
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::harness::{Harness, Probe, Program, Seed};
-use crate::core::platform::Remedy;
+use crate::core::platform::{Host, Remedy, remedy_by};
 
 mod first_run;
 
@@ -40,9 +40,10 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// The command that installs it, where one is known and would help.
-    pub fn install(&self) -> Option<&str> {
-        self.install.as_deref().filter(|_| !self.is_slow())
+    /// What installs it on this machine, where that is known and would help.
+    pub fn remedy(&self, host: &Host) -> Option<Remedy> {
+        let install = self.install.as_deref().filter(|_| !self.is_slow());
+        install.map(|install| remedy_by(install, host))
     }
 
     /// Whether one that is there only did not answer in time, as on a host under load.
@@ -119,6 +120,7 @@ async fn version(wanted: &Probe, tool: &Tool) -> Result<crate::core::platform::V
 
 /// What a start of the agent that sessions run would meet.
 pub(super) async fn findings(
+    host: &Host,
     env: &Env,
     tools: &Tools,
     needs: &Needs,
@@ -139,11 +141,11 @@ pub(super) async fn findings(
             Err(missing) => {
                 let what = format!("the agent {name} cannot be run: {missing}");
                 let finding = Finding::new("agent.found", Severity::Error, what);
-                match missing.install() {
+                match missing.remedy(host) {
                     _ if missing.is_slow() => {
                         finding.remedy(Remedy::note("look again when this machine has less to do"))
                     }
-                    Some(command) => finding.remedy(Remedy::command(command)),
+                    Some(remedy) => finding.remedy(remedy),
                     None => finding.remedy(Remedy::note(format!(
                         "correct `harnesses.{name}.program` in the configuration"
                     ))),

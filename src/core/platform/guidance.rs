@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Host, Os, PackageManager, ToolData};
+use super::{Host, Os, PackageManager, ToolData, tool_data};
 
 /// One line of a tool's guidance. It fits when everything that it names is so.
 #[derive(Debug, Clone, Deserialize)]
@@ -47,6 +47,13 @@ impl Rule {
             .is_none_or(|release| distro.is_some_and(|own| own.is_below(release)));
         self.os.is_none_or(|os| os == host.os) && manager_fits && distro_fits && release_fits
     }
+
+    /// A command of this rule, with what root takes where it takes root.
+    fn written(&self, command: &str, host: &Host) -> String {
+        let by_npm = self.manager == Some(PackageManager::Npm);
+        let needs_root = self.root || (by_npm && host.npm_needs_root);
+        if needs_root { host.as_root(command) } else { command.to_owned() }
+    }
 }
 
 /// What to do about a finding.
@@ -76,6 +83,21 @@ pub fn remedy_for(data: &ToolData, host: &Host) -> Remedy {
     remedy(data, host, |rule| rule.command.as_deref())
 }
 
+/// How a command that installs something is run on this machine: one of npm's with
+/// root where npm needs it, and after npm itself where that is missing; another one
+/// as it is.
+pub fn remedy_by(install: &str, host: &Host) -> Remedy {
+    let is_npms = install.split_whitespace().next() == Some("npm");
+    let Some(npm) = tool_data("npm").filter(|_| is_npms) else { return Remedy::command(install) };
+    let rule = npm.guidance.iter().find(|rule| rule.fits(host));
+    let full = |text: &String| text.replace("{install}", install);
+    let run = |rule: &Rule| Some(rule.written(&full(rule.command.as_ref()?), host));
+    Remedy {
+        commands: rule.and_then(run).into_iter().collect(),
+        note: rule.and_then(|rule| rule.note.as_ref()).map(full),
+    }
+}
+
 /// The same where the tool's package is installed and does not work: installing
 /// it would do nothing.
 pub fn remedy_again(data: &ToolData, host: &Host) -> Remedy {
@@ -83,13 +105,12 @@ pub fn remedy_again(data: &ToolData, host: &Host) -> Remedy {
 }
 
 fn remedy(data: &ToolData, host: &Host, command: fn(&Rule) -> Option<&str>) -> Remedy {
+    if let Some(install) = &data.install {
+        return remedy_by(install, host);
+    }
     let rule = data.guidance.iter().find(|rule| rule.fits(host));
     let mut remedy = Remedy { commands: Vec::new(), note: rule.and_then(|rule| rule.note.clone()) };
-    if let Some(command) = rule.and_then(command) {
-        let by_npm = rule.is_some_and(|rule| rule.manager == Some(PackageManager::Npm));
-        let needs_root = rule.is_some_and(|rule| rule.root) || (by_npm && host.npm_needs_root);
-        remedy.commands.push(if needs_root { host.as_root(command) } else { command.to_owned() });
-    }
+    remedy.commands.extend(rule.and_then(|rule| Some(rule.written(command(rule)?, host))));
     match data.pin_for(host, None) {
         Ok(_) => remedy.commands.push(format!("the-loop doctor --install {}", data.tool)),
         Err(no_pin) if rule.is_none_or(|rule| rule.managed) => {
@@ -273,34 +294,48 @@ mod tests {
         assert_eq!(remedy.commands, ["brew reinstall git"]);
     }
 
+    type Told<'a> = &'a dyn Fn(&Host) -> Remedy;
+
     #[test]
-    fn a_missing_npm_is_said() {
+    fn a_missing_npm_is_said_of_every_agent_that_it_installs() {
         let claude = tool_data("claude").unwrap();
-        let remedy = |programs: &[&str]| {
-            remedy_for(claude, &Host::from_facts(&linux("ID=debian", programs)))
-        };
-        let command = "npm install -g @anthropic-ai/claude-code";
-        assert_eq!(remedy(&["apt", "npm"]), Remedy::command(command));
-        // Where npm installs for everybody, it takes root.
-        for (programs, is_root, expected) in [
-            (&["npm", "sudo"][..], false, "sudo npm install -g @anthropic-ai/claude-code"),
-            (&["npm"], false, "su -c 'npm install -g @anthropic-ai/claude-code'"),
-            (&["npm"], true, command),
-        ] {
-            let facts = Facts { npm_needs_root: true, is_root, ..linux("ID=debian", programs) };
-            let remedy = remedy_for(claude, &Host::from_facts(&facts));
-            assert_eq!(remedy, Remedy::command(expected));
+        let codex = "npm install -g @openai/codex";
+        let on = |facts: &Facts| Host::from_facts(facts);
+        let agents: [(&str, Told<'_>); 2] = [
+            ("npm install -g @anthropic-ai/claude-code", &|host| remedy_for(claude, host)),
+            (codex, &|host| remedy_by(codex, host)),
+        ];
+        for (command, remedy) in agents {
+            let facts = linux("ID=debian", &["apt", "npm"]);
+            assert_eq!(remedy(&on(&facts)), Remedy::command(command));
+            // Where npm installs for everybody, it takes root.
+            for (programs, is_root, expected) in [
+                (&["npm", "sudo"][..], false, format!("sudo {command}")),
+                (&["npm"], false, format!("su -c '{command}'")),
+                (&["npm"], true, command.to_owned()),
+            ] {
+                let facts = Facts { npm_needs_root: true, is_root, ..linux("ID=debian", programs) };
+                assert_eq!(remedy(&on(&facts)), Remedy::command(expected));
+            }
+            // Where npm is not there it comes first, by whatever installs it.
+            for (programs, first) in [
+                (&["apt", "sudo"][..], &["sudo apt install npm"][..]),
+                (&["zypper", "sudo"], &[]),
+                (&[], &[]),
+            ] {
+                let without = remedy(&on(&linux("ID=debian", programs)));
+                assert_eq!(without.commands, first);
+                let note = without.note.unwrap();
+                let then = format!("`{command}`");
+                assert!(note.contains("Node.js") && note.ends_with(&then), "{note}");
+            }
         }
-        // Where npm is not there it comes first, by whatever installs it.
-        for (programs, first) in [
-            (&["apt", "sudo"][..], &["sudo apt install npm"][..]),
-            (&["zypper", "sudo"], &[]),
-            (&[], &[]),
-        ] {
-            let without = remedy(programs);
-            assert_eq!(without.commands, first);
-            let note = without.note.unwrap();
-            assert!(note.contains("Node.js") && note.ends_with(&format!("`{command}`")), "{note}");
-        }
+    }
+
+    #[test]
+    fn a_command_that_is_not_npms_stays_as_it_was_written() {
+        let host = Host::from_facts(&linux("ID=debian", &["apt", "sudo"]));
+        let own = "curl -fsSL https://agent.example/install | sh";
+        assert_eq!(remedy_by(own, &host), Remedy::command(own));
     }
 }
