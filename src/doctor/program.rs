@@ -47,7 +47,7 @@ fn unreachable(path: &Path, source: io::Error) -> Trouble {
 }
 
 /// What it is, when it is no file.
-fn kind(of: std::fs::FileType) -> Option<&'static str> {
+pub(super) fn kind(of: std::fs::FileType) -> Option<&'static str> {
     match () {
         () if of.is_file() => None,
         () if of.is_dir() => Some("a directory"),
