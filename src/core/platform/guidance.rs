@@ -13,10 +13,10 @@ pub struct Rule {
     os: Option<Os>,
     /// A package manager that is here: the system's own, or `npm`.
     manager: Option<PackageManager>,
-    /// The distribution is one of these, itself and not by descent.
+    /// The distribution is one of these, or is made of a release of one.
     #[serde(default)]
     distros: Vec<String>,
-    /// The distribution's release is below this one.
+    /// The release of that distribution is below this one.
     below: Option<String>,
     /// What to type.
     command: Option<String>,
@@ -39,13 +39,13 @@ impl Rule {
             _ => host.managers.first() == Some(&manager),
         });
         let distro = host.distro.as_ref();
-        let distro_fits =
-            self.distros.is_empty() || distro.is_some_and(|own| self.distros.contains(&own.id));
-        let release_fits = self
-            .below
-            .as_deref()
-            .is_none_or(|release| distro.is_some_and(|own| own.is_below(release)));
-        self.os.is_none_or(|os| os == host.os) && manager_fits && distro_fits && release_fits
+        let distro_fits = match (&self.below, distro) {
+            _ if self.distros.is_empty() => self.below.is_none(),
+            (_, None) => false,
+            (Some(release), Some(own)) => own.is_one_below(&self.distros, release),
+            (None, Some(own)) => own.is_one_of(&self.distros),
+        };
+        self.os.is_none_or(|os| os == host.os) && manager_fits && distro_fits
     }
 
     /// A command of this rule, with what root takes where it takes root.
@@ -196,6 +196,86 @@ mod tests {
                 git: &["sudo apt install git"],
             },
             Case {
+                name: "Mint 20.3",
+                facts: linux(
+                    "ID=linuxmint ID_LIKE=ubuntu VERSION_ID=20.3 UBUNTU_CODENAME=focal",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Pop 20.04",
+                facts: linux(
+                    "ID=pop ID_LIKE=ubuntu VERSION_ID=20.04 UBUNTU_CODENAME=focal",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "elementary 6.1",
+                facts: linux(
+                    "ID=elementary ID_LIKE=ubuntu VERSION_ID=6.1 UBUNTU_CODENAME=focal",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Mint 21.3",
+                facts: linux(
+                    "ID=linuxmint ID_LIKE=ubuntu VERSION_ID=21.3 UBUNTU_CODENAME=jammy",
+                    &["apt", "sudo"],
+                ),
+                tmux: &["sudo apt install tmux", TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "LMDE 5",
+                facts: linux(
+                    "ID=linuxmint ID_LIKE=debian VERSION_ID=5 DEBIAN_CODENAME=bullseye",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Raspbian 11",
+                facts: linux(
+                    "ID=raspbian ID_LIKE=debian VERSION_ID=11 VERSION_CODENAME=bullseye",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Raspbian 12",
+                facts: linux(
+                    "ID=raspbian ID_LIKE=debian VERSION_ID=12 VERSION_CODENAME=bookworm",
+                    &["apt", "sudo"],
+                ),
+                tmux: &["sudo apt install tmux", TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "EuroLinux 8",
+                facts: linux(
+                    "ID=eurolinux ID_LIKE=rhel VERSION_ID=8.9 PLATFORM_ID=platform:el8",
+                    &["dnf", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo dnf install git"],
+            },
+            Case {
                 name: "Fedora",
                 facts: linux("ID=fedora VERSION_ID=42", &["dnf", "sudo"]),
                 tmux: &["sudo dnf install tmux", TMUX],
@@ -330,6 +410,17 @@ mod tests {
                 assert!(note.contains("Node.js") && note.ends_with(&then), "{note}");
             }
         }
+    }
+
+    #[test]
+    fn a_derivatives_npm_is_judged_by_the_release_that_it_is_made_of() {
+        let mint = |base: &str| {
+            let text = format!("ID=linuxmint ID_LIKE=ubuntu UBUNTU_CODENAME={base}");
+            let host = Host::from_facts(&linux(&text, &["apt", "sudo"]));
+            remedy_for(tool_data("claude").unwrap(), &host).commands
+        };
+        assert_eq!(mint("jammy"), [""; 0]);
+        assert_eq!(mint("noble"), ["sudo apt install npm"]);
     }
 
     #[test]
