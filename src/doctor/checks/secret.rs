@@ -225,7 +225,7 @@ mod tests {
         let long = "x".repeat(SECRET_MAX + 1);
         for (value, what, advice) in [
             (None, "is not set", "export "),
-            (Some(""), "is empty", "export "),
+            (Some(""), "is not set", "export "),
             (Some("   "), "holds nothing but blanks", "export "),
             (Some(long.as_str()), "is longer than", "export "),
         ] {
