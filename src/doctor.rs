@@ -79,6 +79,20 @@ impl Needs {
         }
     }
 
+    /// What a tool is for, which a person who lacks it may not know.
+    pub fn purpose(&self, id: ToolId) -> &'static str {
+        match id {
+            ToolId::Tmux if self.runner == Some(RunnerKind::Tmux) => "sessions run in it",
+            ToolId::Tmux if self.web => "the web terminal shows sessions through it",
+            ToolId::Tmux => "the runner tmux and the web terminal need it",
+            ToolId::Ttyd => "the web terminal needs it",
+            ToolId::Git if self.workspace => "each item has a work tree that it makes",
+            ToolId::Git => "agents work with it, and work trees are made with it",
+            ToolId::Claude if self.requires(id) => "it is the agent in use",
+            ToolId::Claude => "it is the agent of choice",
+        }
+    }
+
     /// How severe it is when this tool is missing or broken.
     pub fn severity(&self, id: ToolId) -> Severity {
         match id {

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::Needs;
 use super::catalogue::is_asked;
+use super::check::MORE_FILES;
 use super::finding::{Finding, Severity};
 use super::repair::Repair;
 use super::resolve::{Candidate, by_others, on_path};
@@ -44,6 +45,11 @@ impl Missing {
     pub fn remedy(&self, host: &Host) -> Option<Remedy> {
         let install = self.install.as_deref().filter(|_| !self.is_slow());
         install.map(|install| remedy_by(install, host))
+    }
+
+    /// Whether no more files could be opened to look at it.
+    fn is_of_limits(&self) -> bool {
+        self.lost.first().is_some_and(|(_, why)| why.is_of_limits())
     }
 
     /// Whether one that is there only did not answer in time, as on a host under load.
@@ -140,6 +146,11 @@ pub(super) async fn findings(
             }
             Err(missing) => {
                 let what = format!("the agent {name} cannot be run: {missing}");
+                if missing.is_of_limits() {
+                    let finding = Finding::unchecked("agent.found", what);
+                    findings.push(finding.remedy(Remedy::note(MORE_FILES)));
+                    return findings;
+                }
                 let finding = Finding::new("agent.found", Severity::Error, what);
                 match missing.remedy(host) {
                     _ if missing.is_slow() => {
@@ -270,7 +281,7 @@ pub(super) fn add(file: &Path, content: &Value) -> Result<(), String> {
     if let Some(dir) = file.parent().filter(|dir| !dir.is_dir()) {
         files::private_dir(dir).map_err(|error| error.to_string())?;
     }
-    atomic::write(file, text.as_bytes()).map_err(|error| error.to_string())
+    atomic::write_anew(file, text.as_bytes()).map_err(|error| error.to_string())
 }
 
 /// The lines of remarks that a file of JSON begins with.

@@ -91,10 +91,11 @@ fn replaceable(id: &str, what: String, open: &[Open]) -> Finding {
 fn closed(scene: &Scene, id: &str) -> Option<Finding> {
     let store = Store::new(&scene.dirs);
     let (dir, _) = ToolId::ALL.into_iter().find_map(|tool| store.closed(tool))?;
-    let shown = path_text(&dir);
-    let remedy = give_back(scene, &dir);
-    let what = format!("this user may not look into {shown}");
-    Some(Finding::unchecked(id, what).remedy(remedy))
+    // What is behind a directory that is shut may not even be there.
+    let shut = dir.ancestors().find(|at| fs::symlink_metadata(at).is_ok()).unwrap_or(&dir);
+    let what = format!("this user may not look into {}", path_text(shut));
+    let finding = Finding::unchecked(id, what).remedy(give_back(scene, shut));
+    Some(if shut == dir { finding } else { finding.shown_by(path_text(&dir)) })
 }
 
 /// How a directory of ours becomes this user's to use. What is in another's home is
@@ -194,11 +195,24 @@ pub(super) fn litter(scene: &Scene) -> Vec<Finding> {
     let store = Store::new(&scene.dirs);
     let mut findings = Vec::new();
     for tool in ToolId::ALL {
-        let litter = store.litter(tool);
-        if litter.is_empty() || is_held(&store.lock_path(tool)) {
+        if is_held(&store.lock_path(tool)) {
             continue;
         }
         let name = tool.as_str();
+        for (version, partial) in store.begun(tool) {
+            let bytes = fs::metadata(&partial).map_or(0, |meta| meta.len());
+            let bytes = count(usize::try_from(bytes).unwrap_or(usize::MAX), "byte");
+            let what =
+                format!("{bytes} of {name} {version} are kept: an install goes on from them");
+            let again = Remedy::command(format!("the-loop doctor --install {name}@{version}"));
+            findings.push(
+                Finding::new(id, Severity::Note, what).shown_by(path_text(&partial)).remedy(again),
+            );
+        }
+        let litter = store.useless_litter(tool);
+        if litter.is_empty() {
+            continue;
+        }
         let pieces = count(litter.len(), "piece");
         let verb = if litter.len() == 1 { "is" } else { "are" };
         let what = format!("{pieces} of a broken install of {name} {verb} left");
