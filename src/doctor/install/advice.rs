@@ -50,7 +50,13 @@ pub fn advice(
             true => advice
                 .hint("a proxy or a network may want a login first: open the URL in a browser")
                 .hint(UNCHANGED),
-            false => advice.hint(UNCHANGED),
+            false => advice.hint(UNCHANGED).hint(match source {
+                Source::Mirror(_) => {
+                    format!("the mirror holds another file: name another one in THE_LOOP_MIRROR, or unset it: {url}")
+                }
+                Source::Folder(_) => format!("get the pinned file from {url}"),
+                Source::Upstream => elsewhere,
+            }),
         },
         InstallError::Status { status: 404 | 410, .. } => match mirror {
             Some(_) => {
@@ -330,6 +336,26 @@ mod tests {
         assert!(!told[0].contains("THE_LOOP_HOME"), "{told:?}");
         let missing = InstallError::NotInstalled { tool: "tmux", version: String::new() };
         assert!(removal_advice(&missing)[0].contains("--list"));
+    }
+
+    #[test]
+    fn a_wrong_file_is_told_with_where_the_right_one_is() {
+        let pin = &ToolId::Ttyd.data().pins[0];
+        for (source, said) in [
+            (Source::Mirror("https://a.b".into()), "in THE_LOOP_MIRROR, or unset it"),
+            (Source::Folder("/d".into()), "get the pinned file from https://"),
+            (Source::Upstream, "--offline DIR"),
+        ] {
+            let error = InstallError::WrongDigest {
+                from: "x".into(),
+                found: "0".into(),
+                expected: "1".into(),
+                is_web_page: false,
+                length: None,
+            };
+            let told = advice("ttyd", pin, &source, 0, &error);
+            assert!(told.iter().any(|hint| hint.contains(said)), "{told:?}");
+        }
     }
 
     #[test]
