@@ -40,7 +40,8 @@ use crate::core::platform::Host;
 use install::store::Store;
 
 pub use checks::{
-    InboxLook, Project, Webhook, Webhooks, secret_command, secret_export, socket_fault,
+    InboxLook, Project, SECRET_MAX, Webhook, Webhooks, secret_close, secret_command, secret_export,
+    socket_fault,
 };
 pub use finding::{Finding, Severity};
 pub use listener::PortHolder;
@@ -75,6 +76,20 @@ impl Needs {
             ToolId::Ttyd => self.web,
             ToolId::Git => self.workspace,
             ToolId::Claude => self.harness == Some(HarnessName::Claude),
+        }
+    }
+
+    /// What a tool is for, which a person who lacks it may not know.
+    pub fn purpose(&self, id: ToolId) -> &'static str {
+        match id {
+            ToolId::Tmux if self.runner == Some(RunnerKind::Tmux) => "sessions run in it",
+            ToolId::Tmux if self.web => "the web terminal shows sessions through it",
+            ToolId::Tmux => "the runner tmux and the web terminal need it",
+            ToolId::Ttyd => "the web terminal needs it",
+            ToolId::Git if self.workspace => "each item has a work tree that it makes",
+            ToolId::Git => "agents work with it, and work trees are made with it",
+            ToolId::Claude if self.requires(id) => "it is the agent in use",
+            ToolId::Claude => "it is the agent of choice",
         }
     }
 
@@ -133,7 +148,7 @@ pub async fn check_up(request: &Request<'_>) -> Report {
         resolve(ToolId::Git),
         resolve(ToolId::Claude),
         checks::run(request, &host),
-        Box::pin(agents::findings(env, tools, needs, project.workdir.as_deref(), only)),
+        Box::pin(agents::findings(&host, env, tools, needs, project.workdir.as_deref(), only)),
     );
     let resolutions: Vec<_> = [tmux, ttyd, git, claude].into_iter().flatten().collect();
     let obstacle = Store::new(dirs).obstacle();
@@ -197,7 +212,7 @@ pub async fn examine_on(
         search.resolve(ToolId::Ttyd),
         search.resolve(ToolId::Git),
         search.resolve(ToolId::Claude),
-        Box::pin(agents::findings(env, tools, needs, None, &[])),
+        Box::pin(agents::findings(&host, env, tools, needs, None, &[])),
     );
     let resolutions = vec![tmux, ttyd, git, claude];
     let obstacle = Store::new(dirs).obstacle();

@@ -297,7 +297,7 @@ impl Asked {
         })
         .await;
         report.push(self.about_config.clone());
-        report.narrow(only);
+        report.narrow(only, &self.needs);
         report.advise(|text| context.with_config(text));
         report
     }

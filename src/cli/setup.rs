@@ -4,6 +4,8 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
+
 use super::Context;
 use crate::base::dirs::Dirs;
 use crate::base::failure::Failure;
@@ -233,11 +235,21 @@ pub(super) fn failure(error: ReadError, why: &str) -> Failure {
 
 /// What lets this user read a file of its own again.
 fn opens(path: &Path) -> Option<String> {
-    let meta = fs_err::metadata(path).ok()?;
+    // A directory that is shut hides what is in it.
+    let at = path.ancestors().find(|at| fs_err::symlink_metadata(at).is_ok())?;
+    let meta = fs_err::metadata(at).ok()?;
     let own = rustix::process::geteuid().as_raw();
-    let is_shut = rustix::fs::access(path, rustix::fs::Access::READ_OK).is_err();
-    (meta.uid() == own && is_shut)
-        .then(|| format!("chmod u+r {}", shell_word(&path.to_string_lossy())))
+    let rights = Access::READ_OK | if meta.is_dir() { Access::EXEC_OK } else { Access::READ_OK };
+    if rustix::fs::access(at, rights).is_ok() {
+        return None;
+    }
+    let word = shell_word(&at.to_string_lossy());
+    let right = if meta.is_dir() { "u+rx" } else { "u+r" };
+    Some(if meta.uid() == own {
+        format!("chmod {right} {word}")
+    } else {
+        format!("have the user {} let you read {word}, or name another with --config", meta.uid())
+    })
 }
 
 #[cfg(test)]

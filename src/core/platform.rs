@@ -9,7 +9,7 @@ mod host;
 mod pins;
 mod version;
 
-pub use guidance::{Remedy, remedy_again, remedy_for};
+pub use guidance::{Remedy, remedy_again, remedy_by, remedy_for};
 pub use host::{Arch, Distro, Facts, Host, Libc, Os, PackageManager, Privilege};
 pub use pins::{Defect, Format, NoPin, Pin, ToolData, tool_data};
 pub use version::Version;

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::Needs;
 use super::catalogue::is_asked;
+use super::check::MORE_FILES;
 use super::finding::{Finding, Severity};
 use super::repair::Repair;
 use super::resolve::{Candidate, by_others, on_path};
@@ -22,7 +23,7 @@ use crate::base::process::shell_word;
 use crate::base::text::{path_text, visible};
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::harness::{Harness, Probe, Program, Seed};
-use crate::core::platform::Remedy;
+use crate::core::platform::{Host, Remedy, remedy_by};
 
 mod first_run;
 
@@ -40,9 +41,15 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// The command that installs it, where one is known and would help.
-    pub fn install(&self) -> Option<&str> {
-        self.install.as_deref().filter(|_| !self.is_slow())
+    /// What installs it on this machine, where that is known and would help.
+    pub fn remedy(&self, host: &Host) -> Option<Remedy> {
+        let install = self.install.as_deref().filter(|_| !self.is_slow());
+        install.map(|install| remedy_by(install, host))
+    }
+
+    /// Whether no more files could be opened to look at it.
+    fn is_of_limits(&self) -> bool {
+        self.lost.first().is_some_and(|(_, why)| why.is_of_limits())
     }
 
     /// Whether one that is there only did not answer in time, as on a host under load.
@@ -119,6 +126,7 @@ async fn version(wanted: &Probe, tool: &Tool) -> Result<crate::core::platform::V
 
 /// What a start of the agent that sessions run would meet.
 pub(super) async fn findings(
+    host: &Host,
     env: &Env,
     tools: &Tools,
     needs: &Needs,
@@ -138,12 +146,17 @@ pub(super) async fn findings(
             }
             Err(missing) => {
                 let what = format!("the agent {name} cannot be run: {missing}");
+                if missing.is_of_limits() {
+                    let finding = Finding::unchecked("agent.found", what);
+                    findings.push(finding.remedy(Remedy::note(MORE_FILES)));
+                    return findings;
+                }
                 let finding = Finding::new("agent.found", Severity::Error, what);
-                match missing.install() {
+                match missing.remedy(host) {
                     _ if missing.is_slow() => {
                         finding.remedy(Remedy::note("look again when this machine has less to do"))
                     }
-                    Some(command) => finding.remedy(Remedy::command(command)),
+                    Some(remedy) => finding.remedy(remedy),
                     None => finding.remedy(Remedy::note(format!(
                         "correct `harnesses.{name}.program` in the configuration"
                     ))),
@@ -268,7 +281,7 @@ pub(super) fn add(file: &Path, content: &Value) -> Result<(), String> {
     if let Some(dir) = file.parent().filter(|dir| !dir.is_dir()) {
         files::private_dir(dir).map_err(|error| error.to_string())?;
     }
-    atomic::write(file, text.as_bytes()).map_err(|error| error.to_string())
+    atomic::write_anew(file, text.as_bytes()).map_err(|error| error.to_string())
 }
 
 /// The lines of remarks that a file of JSON begins with.

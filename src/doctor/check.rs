@@ -11,14 +11,18 @@ use super::finding::{Finding, Severity};
 use super::lack;
 use super::path::{self, Judge};
 use super::probe::QUARANTINE;
+use super::program;
 use super::repair::Repair;
 use super::resolve::{Lost, Resolution};
 use super::tool::{Origin, Tool, ToolId};
 use super::trouble::Trouble;
 use crate::base::process::shell_word;
 use crate::base::text::path_text;
+use crate::core::config::RunnerKind;
 use crate::core::platform::{Host, Remedy, remedy_again, remedy_for};
 
+/// What helps where no more files can be opened.
+pub(super) const MORE_FILES: &str = "raise the number of files that can be open (ulimit -n 4096)";
 /// How this program's own advice on installs begins.
 const INSTALL: &str = "the-loop doctor --install ";
 
@@ -150,7 +154,7 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
             id: format!("{name}.found"),
             severity: needs.severity(id),
             checked: true,
-            what: format!("{name} was not found"),
+            what: format!("{name} was not found: {}", needs.purpose(id)),
             evidence: vec![
                 "not in any absolute directory of PATH, and not installed by \
                             the-loop"
@@ -160,6 +164,11 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
             fix: install(id, host, needs, None),
         };
     };
+    if first.why.is_of_limits() {
+        let what = format!("{name}: {} {}", path_text(&first.path), first.why);
+        let finding = Finding::unchecked(format!("{name}.{}", first.why.check()), what);
+        return finding.remedy(Remedy::note(MORE_FILES));
+    }
     let configured = first.origin == Origin::Configured;
     let open = match first.why {
         Trouble::Untrusted { .. } => Judge::of_places().open(&first.path),
@@ -174,7 +183,10 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
         severity: if configured { Severity::Error } else { needs.severity(id) },
         checked: true,
         what: format!("{name}: {place} {}", first.why),
-        evidence: resolution.lost.iter().skip(1).map(evidence).collect(),
+        evidence: why_needed(id, needs)
+            .into_iter()
+            .chain(resolution.lost.iter().skip(1).map(evidence))
+            .collect(),
         remedy: Some(match first.origin {
             _ if at_fault.is_some() => at_fault.clone().unwrap_or_default(),
             _ if open.is_empty() => remedy_for_trouble(id, first, host),
@@ -195,6 +207,12 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
             _ => install(id, host, needs, managed_version(id, first, host)),
         },
     }
+}
+
+/// Why a tool is needed that nobody chose by its name.
+fn why_needed(id: ToolId, needs: &Needs) -> Option<String> {
+    let is_chosen = needs.runner == Some(RunnerKind::Tmux) || id != ToolId::Tmux;
+    (needs.requires(id) && !is_chosen).then(|| needs.purpose(id).to_owned())
 }
 
 /// The version of a build of ours that does not work, when it can be made again.
@@ -224,6 +242,14 @@ fn as_owner(host: &Host, command: &str, of: &Path) -> String {
     }
 }
 
+/// Whether a file only lacks the mode of a program: it has a program's form, and one
+/// that was named by hand is this user's own.
+fn may_be_made_one(lost: &Lost) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = || fs::metadata(&lost.path).is_ok_and(|meta| meta.uid() == own);
+    program::has_form(&lost.path) && (lost.origin != Origin::Configured || is_own())
+}
+
 /// Whether a program that does not work is, by its place, a package's: then its
 /// install is there already, and is to be made again.
 fn is_of_a_package(lost: &Lost) -> bool {
@@ -241,7 +267,8 @@ fn remedy_for_trouble(id: ToolId, lost: &Lost, host: &Host) -> Remedy {
     let configured = lost.origin == Origin::Configured;
     let mut remedy = match (&lost.why, lost.origin) {
         (Trouble::NotExecutable, Origin::Managed) => Remedy::default(),
-        (Trouble::NotExecutable, _) => {
+        // Of a file that is no program it would help nobody.
+        (Trouble::NotExecutable, _) if may_be_made_one(lost) => {
             Remedy::command(as_owner(host, &format!("chmod +x {path}"), &lost.path))
         }
         (Trouble::Quarantined, _) => Remedy::command(format!("xattr -d {QUARANTINE} {path}")),
@@ -324,18 +351,71 @@ mod tests {
     }
 
     #[test]
+    fn no_file_is_made_a_program_that_is_none() {
+        let host = Host::from_facts(&Facts::default());
+        let why = Trouble::NotExecutable;
+        let lost = Lost { path: "/etc/passwd".into(), origin: Origin::Configured, why };
+        let remedy = remedy_for_trouble(ToolId::Tmux, &lost, &host);
+        assert_eq!(remedy.commands, [""; 0]);
+        assert!(remedy.note.unwrap().contains("tools.tmux.path"));
+    }
+
+    #[test]
+    fn a_limit_of_the_process_is_no_fault_of_a_tool() {
+        let source = std::io::Error::from_raw_os_error(24);
+        let lost = vec![Lost {
+            path: "/bin/git".into(),
+            origin: Origin::System,
+            why: Trouble::Unreadable { source },
+        }];
+        let resolution = Resolution { id: ToolId::Git, chosen: None, lost, unchecked: Vec::new() };
+        let host = Host::from_facts(&Facts::default());
+        let found = findings(&resolution, &host, &Needs::default(), None).remove(0);
+        assert!(!found.checked && found.what.contains("Too many open files"), "{found:?}");
+        assert_eq!(found.remedy, Some(Remedy::note(MORE_FILES)));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_what_it_is_for() {
+        let host = Host::from_facts(&Facts::default());
+        let told = |id, runner, web| {
+            let resolution =
+                Resolution { id, chosen: None, lost: Vec::new(), unchecked: Vec::new() };
+            let needs = Needs { runner, web, ..Needs::default() };
+            findings(&resolution, &host, &needs, None).remove(0).what
+        };
+        let (tmux, process) = (Some(RunnerKind::Tmux), Some(RunnerKind::Process));
+        for (id, runner, web, what) in [
+            (ToolId::Ttyd, tmux, true, "ttyd was not found: the web terminal needs it"),
+            (ToolId::Tmux, tmux, false, "tmux was not found: sessions run in it"),
+            (
+                ToolId::Tmux,
+                process,
+                true,
+                "tmux was not found: the web terminal shows sessions through it",
+            ),
+        ] {
+            assert_eq!(told(id, runner, web), what);
+        }
+    }
+
+    #[test]
     fn a_broken_managed_tool_is_installed_again_and_a_file_made_executable() {
         let host = Host::from_facts(&Facts::default());
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a b");
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        let shown = path.display();
         let remedy = |why, origin| {
-            let lost = Lost { path: "/a b/tmux".into(), origin, why };
+            let lost = Lost { path: path.clone(), origin, why };
             remedy_for_trouble(ToolId::Tmux, &lost, &host)
         };
         let again = remedy(Trouble::NotExecutable, Origin::Managed);
         assert_eq!(again.commands, ["the-loop doctor --install tmux"]);
         let chmod = remedy(Trouble::NotExecutable, Origin::System);
-        assert_eq!(chmod.commands, ["chmod +x '/a b/tmux'"]);
+        assert_eq!(chmod.commands, [format!("chmod +x '{shown}'")]);
         let held = remedy(Trouble::Quarantined, Origin::Managed);
-        assert_eq!(held.commands, ["xattr -d com.apple.quarantine '/a b/tmux'"]);
+        assert_eq!(held.commands, [format!("xattr -d com.apple.quarantine '{shown}'")]);
         let configured = remedy(Trouble::Missing, Origin::Configured);
         assert!(configured.note.unwrap().contains("tools.tmux.path"));
     }

@@ -7,6 +7,7 @@ mod github;
 mod harness;
 mod host;
 mod port;
+mod secret;
 mod server;
 mod service;
 mod state;
@@ -26,8 +27,8 @@ use crate::core::platform::Host;
 pub(super) use disk::away;
 pub use github::{Webhook, Webhooks};
 pub(super) use harness::read as claude_state;
+pub use secret::{SECRET_MAX, secret_close, secret_command, secret_export};
 pub use server::socket_fault;
-pub use state::{secret_command, secret_export};
 
 /// How long a group of checks may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -95,7 +96,7 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["disk.space"], disk::disk),
     (&["tmux.socketDir"], server::socket_dir),
     (&["service.linger", "service.killMode"], service::unit),
-    (&["secret.there"], state::secret),
+    (&["secret.there"], secret::secret),
     (&["port.free", "port.web"], port::port),
     (&["workdir.there"], state::workdir),
     (&["github.hook"], github::hook),

@@ -38,7 +38,8 @@ pub async fn offer_installs(
         let wanted = Repair::Install { id: *id, version: version.clone() };
         let repair = &workshop.meant(&wanted);
         let Repair::Install { version, .. } = repair else { continue };
-        if !ask(&format!("Install {} {version} into a directory of the-loop's own?", id.as_str())) {
+        let (name, why) = (id.as_str(), needs.purpose(*id));
+        if !ask(&format!("Install {name} {version} for the-loop alone ({why})?")) {
             continue;
         }
         if let Some(said) = workshop.differs(&wanted, repair) {

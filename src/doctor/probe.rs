@@ -5,7 +5,7 @@ mod scratch;
 mod tmux;
 mod ttyd;
 
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
@@ -29,6 +29,8 @@ const HARNESS_DEADLINE: Duration = Duration::from_secs(10);
 /// process that was forked at that moment.
 const BUSY_RETRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// How a shell ends that found no program of the name that it was to run.
+const NOT_FOUND: i32 = 127;
 /// How macOS ends a program that it does not let run, and how it marks one.
 const KILL: i32 = 9;
 pub(super) const QUARANTINE: &str = "com.apple.quarantine";
@@ -133,11 +135,27 @@ fn trouble(error: ExecError, program: &Path) -> Trouble {
         {
             Trouble::Quarantined
         }
+        ExecError::Failed { ref output, .. }
+            if output.status.code() == Some(NOT_FOUND) && is_script(program) =>
+        {
+            Trouble::Failed {
+                what: format!(
+                    "it is a script, and what it runs is not there: {}",
+                    output.complaint()
+                ),
+            }
+        }
         ExecError::Failed { .. } => {
             Trouble::Failed { what: error.to_string().trim_end_matches([':', ' ']).to_owned() }
         }
         ExecError::Io { source, .. } => Trouble::Unreadable { source },
     }
+}
+
+fn is_script(program: &Path) -> bool {
+    let mut head = [0; 2];
+    let read = fs_err::File::open(program).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head == *b"#!"
 }
 
 /// Whether macOS marked it as something from elsewhere that nobody allowed yet.
@@ -151,4 +169,26 @@ fn is_library_missing(output: &Output) -> bool {
     ["error while loading shared libraries", "Error loading shared library", "Library not loaded"]
         .iter()
         .any(|text| said.contains(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::base::env::Env;
+    use crate::doctor::tool::Origin;
+
+    #[tokio::test]
+    async fn a_script_with_nothing_behind_it_is_told_as_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tmux");
+        fs_err::write(&path, "#!/bin/sh\nexec /nope/tmux \"$@\"\n").unwrap();
+        fs_err::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+        let env = Env::fixed([("PATH", "/usr/bin:/bin")], "/", "/bin/the-loop");
+        let tool = Tool::candidate("tmux", &path, Origin::System, &env);
+        let why = version(ToolId::Tmux, &tool).await.unwrap_err().to_string();
+        assert!(why.starts_with("fails: it is a script, and what it runs is not there: "), "{why}");
+        assert!(why.contains("/nope/tmux"), "{why}");
+    }
 }

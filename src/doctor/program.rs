@@ -46,8 +46,16 @@ fn unreachable(path: &Path, source: io::Error) -> Trouble {
     }
 }
 
+/// Whether a file begins as a program does, or a script.
+pub(super) fn has_form(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
+    let magic: [&[u8]; 4] = [b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"];
+    read.is_ok() && magic.iter().any(|magic| head.starts_with(magic))
+}
+
 /// What it is, when it is no file.
-fn kind(of: std::fs::FileType) -> Option<&'static str> {
+pub(super) fn kind(of: std::fs::FileType) -> Option<&'static str> {
     match () {
         () if of.is_file() => None,
         () if of.is_dir() => Some("a directory"),

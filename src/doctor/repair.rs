@@ -307,6 +307,17 @@ fn raw<T: Serialize>(value: &T) -> serde_json::Result<Box<RawValue>> {
     RawValue::from_string(serde_json::to_string_pretty(value)?)
 }
 
+/// An object as it stands so deep in a file: what is in it stays as it is written.
+fn written(of: &Object, depth: usize) -> serde_json::Result<String> {
+    let indent = |depth: usize| "  ".repeat(depth);
+    let mut entries = Vec::new();
+    for (key, value) in of {
+        let key = serde_json::to_string(key)?;
+        entries.push(format!("{}{key}: {}", indent(depth + 1), value.get()));
+    }
+    Ok(format!("{{\n{}\n{}}}", entries.join(",\n"), indent(depth)))
+}
+
 /// Marks a directory as trusted in Claude Code's file.
 pub(super) fn trust_in(file: &Path, dir: &Path) -> Result<(), RepairError> {
     merge(file, false, Some(dir))
@@ -335,10 +346,12 @@ fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), Repa
         let dir = dir.to_string_lossy().into_owned();
         let mut project = object(&projects, &dir).map_err(unknown)?;
         project.insert("hasTrustDialogAccepted".to_owned(), raw(&true).map_err(unknown)?);
-        projects.insert(dir, raw(&project).map_err(unknown)?);
-        root.insert("projects".to_owned(), raw(&projects).map_err(unknown)?);
+        projects
+            .insert(dir, written(&project, 2).and_then(RawValue::from_string).map_err(unknown)?);
+        let projects = written(&projects, 1).and_then(RawValue::from_string);
+        root.insert("projects".to_owned(), projects.map_err(unknown)?);
     }
-    let after = serde_json::to_vec_pretty(&root).map_err(|error| left_alone(error.to_string()))?;
+    let after = written(&root, 0).map_err(|error| left_alone(error.to_string()))?;
     // Claude Code writes it too: nothing of what it wrote meanwhile is lost.
     if fs::read(file).ok() != before {
         return Err(left_alone("was changed at the same moment".to_owned()));
@@ -346,7 +359,7 @@ fn merge(file: &Path, onboarding: bool, trust: Option<&Path>) -> Result<(), Repa
     if let Some(dir) = file.parent() {
         files::private_dir(dir).map_err(failed(dir))?;
     }
-    atomic::write(file, &after).map_err(failed(file))
+    atomic::write_anew(file, after.as_bytes()).map_err(failed(file))
 }
 
 #[cfg(test)]
@@ -373,6 +386,24 @@ mod tests {
         let after = fs::read_to_string(&file).unwrap();
         assert_eq!(after.matches(numbers).count(), 2, "{after}");
         assert!(after.contains("hasTrustDialogAccepted"), "{after}");
+    }
+
+    #[test]
+    fn a_file_of_the_users_keeps_its_form_and_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(".claude.json");
+        let before = json(r#"{"a":{"b":[1,2]},"projects":{"/x":{"n":{"m":1}}}}"#);
+        fs::write(&file, before).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+        merge(&file, true, Some(Path::new("/x"))).unwrap();
+        let after = fs::read_to_string(&file).unwrap();
+        assert_eq!(after, json(&after), "its indentation is that of Claude Code");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o644);
+    }
+
+    /// As Claude Code writes it.
+    fn json(text: &str) -> String {
+        serde_json::to_string_pretty(&serde_json::from_str::<Value>(text).unwrap()).unwrap()
     }
 
     #[test]

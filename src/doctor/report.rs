@@ -192,9 +192,19 @@ impl Report {
             };
             is_left = true;
             let remedy = finding.remedy.get_or_insert_default();
-            remedy.commands.retain(|command| !command.contains(" --fix"));
+            let same = match &repair {
+                Repair::Install { id, .. } => format!(" --install {}", id.as_str()),
+                _ => " --fix".to_owned(),
+            };
+            let is_again = |command: &str| command.contains(" --fix") || command.contains(&same);
+            remedy.commands.retain(|command| !is_again(command));
             let tried = format!("--fix tried to {} in vain", repair.describe());
+            let is_alone = remedy.commands.is_empty();
             remedy.note = Some(match remedy.note.take() {
+                // Nothing is left that it would be the other choice of.
+                Some(note) if is_alone => {
+                    format!("{tried}; {}", note.strip_prefix("or ").unwrap_or(&note))
+                }
                 Some(note) => format!("{tried}; {note}"),
                 None => tried,
             });
@@ -262,6 +272,26 @@ mod tests {
         assert!(text.contains("run: sudo apt install tmux\n"), "{text}");
         assert!(text.contains("✗ error     a finding"), "{text}");
         assert!(report.errors_text().unwrap().contains("sudo apt install tmux"));
+    }
+
+    #[test]
+    fn what_was_tried_in_vain_is_not_advised_again() {
+        let install = Repair::Install { id: ToolId::Tmux, version: "3.6a".into() };
+        let mut of_tool = finding(Severity::Error, true).fix(install.clone());
+        of_tool.remedy = Some(Remedy::command("the-loop doctor --install tmux@3.6a"));
+        let closing = Repair::Private("/x".into());
+        let mut of_trust = finding(Severity::Error, true).fix(closing.clone());
+        of_trust.remedy = Some(Remedy {
+            commands: vec!["the-loop doctor --fix --only x".to_owned()],
+            note: Some("or start `claude` there".to_owned()),
+        });
+        let mut report = report(vec![of_tool, of_trust]);
+        assert!(report.give_up(&[install, closing]));
+        let told: Vec<_> =
+            report.findings.iter().map(|found| found.remedy.clone().unwrap()).collect();
+        assert!(told.iter().all(|remedy| remedy.commands.is_empty()), "{told:?}");
+        assert_eq!(told[0].note.as_deref(), Some("--fix tried to install tmux 3.6a in vain"));
+        assert!(told[1].note.as_ref().unwrap().ends_with("in vain; start `claude` there"));
     }
 
     #[test]

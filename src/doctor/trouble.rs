@@ -126,6 +126,12 @@ pub enum Trouble {
 }
 
 impl Trouble {
+    /// Whether it is this process that may open no more files, which says nothing of
+    /// the binary.
+    pub(super) fn is_of_limits(&self) -> bool {
+        matches!(self, Self::Unreadable { source } if no_more_files(source))
+    }
+
     /// The second part of the id of the check that found it.
     pub fn check(&self) -> &'static str {
         match self {
@@ -135,4 +141,10 @@ impl Trouble {
             _ => "runs",
         }
     }
+}
+
+/// Whether an error says that no more files can be open at once.
+pub(super) fn no_more_files(error: &io::Error) -> bool {
+    let limits = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    limits.iter().any(|limit| error.raw_os_error() == Some(limit.raw_os_error()))
 }

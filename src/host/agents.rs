@@ -164,11 +164,9 @@ impl Agents {
             }
             Program::Looked(_) => {
                 find_agent(&self.env, &self.tools, harness).await.map_err(|missing| {
-                    let hint = missing.install().map(|command| format!(" (try `{command}`)"));
-                    AgentFault {
-                        detail: format!("{missing}{}", hint.unwrap_or_default()),
-                        may_pass: missing.is_slow(),
-                    }
+                    // What installs it differs from host to host.
+                    let detail = format!("{missing}: `the-loop doctor` says what helps");
+                    AgentFault { detail, may_pass: missing.is_slow() }
                 })?
             }
         };

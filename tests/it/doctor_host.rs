@@ -263,7 +263,7 @@ async fn a_set_up_is_offered_the_installs_and_is_silent_when_all_is_well() {
         true
     };
     assert!(offer_installs(&request, &said, &str::to_owned, &mut yes).await);
-    assert_eq!(asked, ["Install ttyd 1.7.7 into a directory of the-loop's own?"]);
+    assert_eq!(asked, ["Install ttyd 1.7.7 for the-loop alone (the web terminal needs it)?"]);
     assert!(said.0.lock().unwrap().contains("ttyd was not found"));
     let quiet = Said(std::sync::Mutex::default());
     assert!(
@@ -332,7 +332,12 @@ fn a_host_without_terminal_descriptions_gets_private_ones() {
 #[tokio::test]
 async fn a_shim_with_nothing_behind_it_and_a_broken_ttyd_are_told_apart() {
     for (tool, body, id, said) in [
-        (ToolId::Claude, "#!/bin/sh\nexec /gone/node \"$@\"\n", "claude.runs", "exit code 127"),
+        (
+            ToolId::Claude,
+            "#!/bin/sh\nexec /gone/node \"$@\"\n",
+            "claude.runs",
+            "what it runs is not there",
+        ),
         (ToolId::Claude, "#!/gone/node\n", "claude.runs", "needs `/gone/node`"),
         (ToolId::Git, "#!/bin/sh\necho 'xcrun: error' >&2; exit 1\n", "git.runs", "exit code 1"),
         (ToolId::Claude, "#!/bin/sh\necho no version\n", "claude.version", "`no version`"),
@@ -344,7 +349,7 @@ async fn a_shim_with_nothing_behind_it_and_a_broken_ttyd_are_told_apart() {
         (ToolId::Ttyd, "#!/bin/sh\nexit 1\n", "ttyd.runs", "exit code 1"),
         (ToolId::Ttyd, "#!/bin/sh\necho what\n", "ttyd.version", "told no version, but `what`"),
         (ToolId::Ttyd, "#!/bin/sh\necho ttyd 1.6.3\n", "ttyd.version", "1.7.4 or newer"),
-        (ToolId::Ttyd, "#!/bin/sh\necho ttyd 1.7.7\n", "ttyd.serves", "did not answer"),
+        (ToolId::Ttyd, "#!/bin/sh\necho ttyd 1.7.7\n", "ttyd.serves", "ended with exit code 0"),
     ] {
         let place = Place::new();
         place.put(tool.as_str(), 0o755, body.as_bytes());

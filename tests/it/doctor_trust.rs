@@ -480,6 +480,25 @@ fn a_folder_of_tools_that_may_not_be_looked_into_is_no_empty_one() {
 }
 
 #[test]
+fn what_is_behind_a_directory_that_is_shut_is_not_to_be_given_away() {
+    let place = Place::new();
+    chmod(&place.path(""), 0o755);
+    let data = place.path("home/data");
+    std::fs::create_dir_all(data.join("tools")).unwrap();
+    give(&place.path("home"));
+    give(&data);
+    chmod(&data, 0o000);
+    let output = as_person(&place, &[], &["doctor", "--json", "--only", "tools"]);
+    chmod(&data, 0o700);
+    let report = json(&output);
+    for id in ["tools.private", "tools.litter"] {
+        let found = finding(&report, id);
+        let command = format!("chmod u+rwx {}", data.display());
+        assert_eq!(found["remedy"]["commands"][0], command, "{found}");
+    }
+}
+
+#[test]
 fn a_terminal_that_is_not_described_is_said() {
     let place = Place::new();
     for (term, said) in [

@@ -38,7 +38,7 @@ fn without_a_secret_nothing_starts() {
     assert!(said.contains("THE_LOOP_GH_WEBHOOK_SECRET"), "{said}");
     let make =
         "export THE_LOOP_GH_WEBHOOK_SECRET=\"$(od -An -tx1 -N32 /dev/urandom | tr -d ' \\n')\"";
-    assert!(said.contains(&format!("hint: {make}\n")), "{said}");
+    assert!(said.contains(&format!("run: {make}\n")), "{said}");
     let said = refused(start(&world).env("THE_LOOP_GH_WEBHOOK_SECRET", ""));
     assert!(said.contains("no secret"), "{said}");
     // Asking for it is possible on loopback alone.

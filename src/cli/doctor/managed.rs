@@ -115,7 +115,10 @@ fn finish(
         let mut result = json!({ "schema": 1, verb: done });
         let failed: Vec<_> = failures
             .iter()
-            .map(|(wanted, failure)| json!({ "id": wanted.id.as_str(), "why": chain(failure) }))
+            .map(|(wanted, failure)| {
+                let (id, why, hints) = (wanted.id.as_str(), chain(failure), failure.hints());
+                json!({ "id": id, "why": why, "hints": hints })
+            })
             .collect();
         if !failed.is_empty() {
             result["failed"] = failed.into();

@@ -91,7 +91,7 @@ fn secret(file: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::failed("could not read the webhook's secret").because(error))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
-    if text.is_empty() {
+    if text.trim().is_empty() {
         return Err(Failure::refused(format!("the secret `{}` is empty", file.display()))
             .hint("remove the file, and a fresh one is made"));
     }

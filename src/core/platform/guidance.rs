@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Host, Os, PackageManager, ToolData};
+use super::{Host, Os, PackageManager, ToolData, tool_data};
 
 /// One line of a tool's guidance. It fits when everything that it names is so.
 #[derive(Debug, Clone, Deserialize)]
@@ -13,10 +13,10 @@ pub struct Rule {
     os: Option<Os>,
     /// A package manager that is here: the system's own, or `npm`.
     manager: Option<PackageManager>,
-    /// The distribution is one of these, itself and not by descent.
+    /// The distribution is one of these, or is made of a release of one.
     #[serde(default)]
     distros: Vec<String>,
-    /// The distribution's release is below this one.
+    /// The release of that distribution is below this one.
     below: Option<String>,
     /// What to type.
     command: Option<String>,
@@ -39,13 +39,20 @@ impl Rule {
             _ => host.managers.first() == Some(&manager),
         });
         let distro = host.distro.as_ref();
-        let distro_fits =
-            self.distros.is_empty() || distro.is_some_and(|own| self.distros.contains(&own.id));
-        let release_fits = self
-            .below
-            .as_deref()
-            .is_none_or(|release| distro.is_some_and(|own| own.is_below(release)));
-        self.os.is_none_or(|os| os == host.os) && manager_fits && distro_fits && release_fits
+        let distro_fits = match (&self.below, distro) {
+            _ if self.distros.is_empty() => self.below.is_none(),
+            (_, None) => false,
+            (Some(release), Some(own)) => own.is_one_below(&self.distros, release),
+            (None, Some(own)) => own.is_one_of(&self.distros),
+        };
+        self.os.is_none_or(|os| os == host.os) && manager_fits && distro_fits
+    }
+
+    /// A command of this rule, with what root takes where it takes root.
+    fn written(&self, command: &str, host: &Host) -> String {
+        let by_npm = self.manager == Some(PackageManager::Npm);
+        let needs_root = self.root || (by_npm && host.npm_needs_root);
+        if needs_root { host.as_root(command) } else { command.to_owned() }
     }
 }
 
@@ -76,6 +83,21 @@ pub fn remedy_for(data: &ToolData, host: &Host) -> Remedy {
     remedy(data, host, |rule| rule.command.as_deref())
 }
 
+/// How a command that installs something is run on this machine: one of npm's with
+/// root where npm needs it, and after npm itself where that is missing; another one
+/// as it is.
+pub fn remedy_by(install: &str, host: &Host) -> Remedy {
+    let is_npms = install.split_whitespace().next() == Some("npm");
+    let Some(npm) = tool_data("npm").filter(|_| is_npms) else { return Remedy::command(install) };
+    let rule = npm.guidance.iter().find(|rule| rule.fits(host));
+    let full = |text: &String| text.replace("{install}", install);
+    let run = |rule: &Rule| Some(rule.written(&full(rule.command.as_ref()?), host));
+    Remedy {
+        commands: rule.and_then(run).into_iter().collect(),
+        note: rule.and_then(|rule| rule.note.as_ref()).map(full),
+    }
+}
+
 /// The same where the tool's package is installed and does not work: installing
 /// it would do nothing.
 pub fn remedy_again(data: &ToolData, host: &Host) -> Remedy {
@@ -83,13 +105,12 @@ pub fn remedy_again(data: &ToolData, host: &Host) -> Remedy {
 }
 
 fn remedy(data: &ToolData, host: &Host, command: fn(&Rule) -> Option<&str>) -> Remedy {
+    if let Some(install) = &data.install {
+        return remedy_by(install, host);
+    }
     let rule = data.guidance.iter().find(|rule| rule.fits(host));
     let mut remedy = Remedy { commands: Vec::new(), note: rule.and_then(|rule| rule.note.clone()) };
-    if let Some(command) = rule.and_then(command) {
-        let by_npm = rule.is_some_and(|rule| rule.manager == Some(PackageManager::Npm));
-        let needs_root = rule.is_some_and(|rule| rule.root) || (by_npm && host.npm_needs_root);
-        remedy.commands.push(if needs_root { host.as_root(command) } else { command.to_owned() });
-    }
+    remedy.commands.extend(rule.and_then(|rule| Some(rule.written(command(rule)?, host))));
     match data.pin_for(host, None) {
         Ok(_) => remedy.commands.push(format!("the-loop doctor --install {}", data.tool)),
         Err(no_pin) if rule.is_none_or(|rule| rule.managed) => {
@@ -173,6 +194,86 @@ mod tests {
                 tmux: &[TMUX],
                 ttyd: &[TTYD],
                 git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Mint 20.3",
+                facts: linux(
+                    "ID=linuxmint ID_LIKE=ubuntu VERSION_ID=20.3 UBUNTU_CODENAME=focal",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Pop 20.04",
+                facts: linux(
+                    "ID=pop ID_LIKE=ubuntu VERSION_ID=20.04 UBUNTU_CODENAME=focal",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "elementary 6.1",
+                facts: linux(
+                    "ID=elementary ID_LIKE=ubuntu VERSION_ID=6.1 UBUNTU_CODENAME=focal",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Mint 21.3",
+                facts: linux(
+                    "ID=linuxmint ID_LIKE=ubuntu VERSION_ID=21.3 UBUNTU_CODENAME=jammy",
+                    &["apt", "sudo"],
+                ),
+                tmux: &["sudo apt install tmux", TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "LMDE 5",
+                facts: linux(
+                    "ID=linuxmint ID_LIKE=debian VERSION_ID=5 DEBIAN_CODENAME=bullseye",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Raspbian 11",
+                facts: linux(
+                    "ID=raspbian ID_LIKE=debian VERSION_ID=11 VERSION_CODENAME=bullseye",
+                    &["apt", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "Raspbian 12",
+                facts: linux(
+                    "ID=raspbian ID_LIKE=debian VERSION_ID=12 VERSION_CODENAME=bookworm",
+                    &["apt", "sudo"],
+                ),
+                tmux: &["sudo apt install tmux", TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo apt install git"],
+            },
+            Case {
+                name: "EuroLinux 8",
+                facts: linux(
+                    "ID=eurolinux ID_LIKE=rhel VERSION_ID=8.9 PLATFORM_ID=platform:el8",
+                    &["dnf", "sudo"],
+                ),
+                tmux: &[TMUX],
+                ttyd: &[TTYD],
+                git: &["sudo dnf install git"],
             },
             Case {
                 name: "Fedora",
@@ -273,34 +374,59 @@ mod tests {
         assert_eq!(remedy.commands, ["brew reinstall git"]);
     }
 
+    type Told<'a> = &'a dyn Fn(&Host) -> Remedy;
+
     #[test]
-    fn a_missing_npm_is_said() {
+    fn a_missing_npm_is_said_of_every_agent_that_it_installs() {
         let claude = tool_data("claude").unwrap();
-        let remedy = |programs: &[&str]| {
-            remedy_for(claude, &Host::from_facts(&linux("ID=debian", programs)))
+        let codex = "npm install -g @openai/codex";
+        let on = |facts: &Facts| Host::from_facts(facts);
+        let agents: [(&str, Told<'_>); 2] = [
+            ("npm install -g @anthropic-ai/claude-code", &|host| remedy_for(claude, host)),
+            (codex, &|host| remedy_by(codex, host)),
+        ];
+        for (command, remedy) in agents {
+            let facts = linux("ID=debian", &["apt", "npm"]);
+            assert_eq!(remedy(&on(&facts)), Remedy::command(command));
+            // Where npm installs for everybody, it takes root.
+            for (programs, is_root, expected) in [
+                (&["npm", "sudo"][..], false, format!("sudo {command}")),
+                (&["npm"], false, format!("su -c '{command}'")),
+                (&["npm"], true, command.to_owned()),
+            ] {
+                let facts = Facts { npm_needs_root: true, is_root, ..linux("ID=debian", programs) };
+                assert_eq!(remedy(&on(&facts)), Remedy::command(expected));
+            }
+            // Where npm is not there it comes first, by whatever installs it.
+            for (programs, first) in [
+                (&["apt", "sudo"][..], &["sudo apt install npm"][..]),
+                (&["zypper", "sudo"], &[]),
+                (&[], &[]),
+            ] {
+                let without = remedy(&on(&linux("ID=debian", programs)));
+                assert_eq!(without.commands, first);
+                let note = without.note.unwrap();
+                let then = format!("`{command}`");
+                assert!(note.contains("Node.js") && note.ends_with(&then), "{note}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_derivatives_npm_is_judged_by_the_release_that_it_is_made_of() {
+        let mint = |base: &str| {
+            let text = format!("ID=linuxmint ID_LIKE=ubuntu UBUNTU_CODENAME={base}");
+            let host = Host::from_facts(&linux(&text, &["apt", "sudo"]));
+            remedy_for(tool_data("claude").unwrap(), &host).commands
         };
-        let command = "npm install -g @anthropic-ai/claude-code";
-        assert_eq!(remedy(&["apt", "npm"]), Remedy::command(command));
-        // Where npm installs for everybody, it takes root.
-        for (programs, is_root, expected) in [
-            (&["npm", "sudo"][..], false, "sudo npm install -g @anthropic-ai/claude-code"),
-            (&["npm"], false, "su -c 'npm install -g @anthropic-ai/claude-code'"),
-            (&["npm"], true, command),
-        ] {
-            let facts = Facts { npm_needs_root: true, is_root, ..linux("ID=debian", programs) };
-            let remedy = remedy_for(claude, &Host::from_facts(&facts));
-            assert_eq!(remedy, Remedy::command(expected));
-        }
-        // Where npm is not there it comes first, by whatever installs it.
-        for (programs, first) in [
-            (&["apt", "sudo"][..], &["sudo apt install npm"][..]),
-            (&["zypper", "sudo"], &[]),
-            (&[], &[]),
-        ] {
-            let without = remedy(programs);
-            assert_eq!(without.commands, first);
-            let note = without.note.unwrap();
-            assert!(note.contains("Node.js") && note.ends_with(&format!("`{command}`")), "{note}");
-        }
+        assert_eq!(mint("jammy"), [""; 0]);
+        assert_eq!(mint("noble"), ["sudo apt install npm"]);
+    }
+
+    #[test]
+    fn a_command_that_is_not_npms_stays_as_it_was_written() {
+        let host = Host::from_facts(&linux("ID=debian", &["apt", "sudo"]));
+        let own = "curl -fsSL https://agent.example/install | sh";
+        assert_eq!(remedy_by(own, &host), Remedy::command(own));
     }
 }

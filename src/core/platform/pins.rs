@@ -31,7 +31,10 @@ pub struct ToolData {
     /// The builds that may be downloaded, the version of choice first.
     #[serde(default)]
     pub pins: Vec<Pin>,
+    /// The command that installs it everywhere; one of npm's follows npm's rules.
+    pub install: Option<String>,
     /// How it is installed otherwise; the first rule that fits is taken.
+    #[serde(default)]
     pub guidance: Vec<Rule>,
 }
 
@@ -218,6 +221,7 @@ fn parse_all() -> Result<Vec<ToolData>, serde_yaml::Error> {
         include_str!("../../../platforms/tmux.yaml"),
         include_str!("../../../platforms/ttyd.yaml"),
         include_str!("../../../platforms/git.yaml"),
+        include_str!("../../../platforms/npm.yaml"),
     ] {
         all.push(serde_yaml::from_str(text)?);
     }
@@ -252,7 +256,8 @@ mod tests {
             for defect in &data.defects {
                 assert!(Version::parse(&defect.from) < Version::parse(&defect.below));
             }
-            assert!(!data.guidance.is_empty(), "{} has no guidance", data.tool);
+            let is_told = data.install.is_some() || !data.guidance.is_empty();
+            assert!(is_told, "{} has no guidance", data.tool);
             for pin in &data.pins {
                 assert!(pin.url.starts_with("https://"), "{}", pin.url);
                 assert!(pin.url.contains(&pin.version), "{} is not {}", pin.url, pin.version);

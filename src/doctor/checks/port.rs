@@ -4,10 +4,13 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use super::Scene;
+use crate::base::failure::bare;
 use crate::base::files::lock::is_held;
 use crate::core::platform::Remedy;
+use crate::doctor::check::MORE_FILES;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::listener::PortHolder;
+use crate::doctor::trouble::no_more_files;
 
 pub(super) fn port(scene: &Scene) -> Vec<Finding> {
     let held = scene.project.lock.as_deref().is_some_and(is_held);
@@ -17,7 +20,7 @@ pub(super) fn port(scene: &Scene) -> Vec<Finding> {
         .filter_map(|(of, address)| {
             let address = address?;
             let error = TcpListener::bind(address).err();
-            Some(about_port(of, address, error.map(|error| error.kind()), held))
+            Some(about_port(of, address, error.as_ref(), held))
         })
         .collect()
 }
@@ -32,13 +35,17 @@ struct Port {
 const RECEIVER: Port = Port { id: "port.free", who: "the receiver", keys: "webhooks.ghWebhook" };
 const WEB: Port = Port { id: "port.web", who: "the web terminal", keys: "routing.webTerminal" };
 
-fn about_port(of: &Port, address: SocketAddr, error: Option<io::ErrorKind>, held: bool) -> Finding {
+fn about_port(of: &Port, address: SocketAddr, error: Option<&io::Error>, held: bool) -> Finding {
     let Port { id, who, keys } = *of;
     let (ip, port) = (address.ip(), address.port());
     let failed = |what: String, note: &str| {
         Finding::new(id, Severity::Error, what).remedy(Remedy::note(note.replace("KEYS", keys)))
     };
-    match error {
+    if let Some(error) = error.filter(|error| no_more_files(error)) {
+        let what = format!("whether {who} can listen on {address} is unknown: {}", bare(error));
+        return Finding::unchecked(id, what).remedy(Remedy::note(MORE_FILES));
+    }
+    match error.map(io::Error::kind) {
         None if ip.is_loopback() => {
             Finding::new(id, Severity::Ok, format!("{who} can listen on {address}"))
         }
@@ -69,7 +76,10 @@ fn about_port(of: &Port, address: SocketAddr, error: Option<io::ErrorKind>, held
             "set `KEYS.port` to one from 1024 on",
         ),
         Some(kind) => failed(
-            format!("{who} cannot listen on {address}: {kind}"),
+            format!(
+                "{who} cannot listen on {address}: {}",
+                error.map_or_else(|| kind.to_string(), bare)
+            ),
             "set another `KEYS.host` or `KEYS.port`",
         ),
     }
@@ -82,8 +92,9 @@ mod tests {
     #[test]
     fn why_the_receiver_cannot_listen_is_told_with_what_helps() {
         use io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
-        let about = |address: &str, error, held| {
-            let found = about_port(&RECEIVER, address.parse().unwrap(), error, held);
+        let about = |address: &str, error: Option<io::ErrorKind>, held| {
+            let error = error.map(io::Error::from);
+            let found = about_port(&RECEIVER, address.parse().unwrap(), error.as_ref(), held);
             let note = found.remedy.and_then(|remedy| remedy.note).unwrap_or_default();
             (found.severity, found.what, note)
         };
@@ -104,5 +115,8 @@ mod tests {
         assert!(note.contains("ghWebhook.host") && !note.contains("end what"), "{note}");
         let (_, what, note) = about("127.0.0.1:80", Some(PermissionDenied), false);
         assert!(what.contains("port 80") && note.contains("1024"), "{what} {note}");
+        let full = io::Error::from_raw_os_error(24);
+        let found = about_port(&RECEIVER, free, Some(&full), false);
+        assert!(!found.checked && found.what.contains("Too many open files"), "{found:?}");
     }
 }

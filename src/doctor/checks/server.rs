@@ -44,8 +44,8 @@ fn socket_place(env: &Env, configured: Option<&Path>) -> Finding {
     let place = in_directory(&dir);
     let asked = env.var_os("TMUX_TMPDIR").map(PathBuf::from);
     if let (Severity::Ok, Some(asked)) = (place.severity, asked.filter(|dir| !dir.is_dir())) {
-        let what =
-            format!("TMUX_TMPDIR is {}, which is not there: tmux uses /tmp", path_text(&asked));
+        let how = if asked.exists() { "is no directory" } else { "is not there" };
+        let what = format!("TMUX_TMPDIR is {}, which {how}: tmux uses /tmp", path_text(&asked));
         return Finding::new(id, Severity::Warning, what)
             .remedy(Remedy::command("unset TMUX_TMPDIR"));
     }
@@ -155,6 +155,20 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn what_tmux_was_told_for_its_sockets_is_told_as_what_it_is() {
+        for (asked, how) in [("/etc/passwd", "is no directory"), ("/nowhere", "is not there")] {
+            let env = Env::fixed([("TMUX_TMPDIR", asked)], "/", "/bin/the-loop");
+            let told = socket_place(&env, None);
+            if told.severity == Severity::Warning {
+                assert_eq!(
+                    told.what,
+                    format!("TMUX_TMPDIR is {asked}, which {how}: tmux uses /tmp")
+                );
+            }
+        }
+    }
 
     #[test]
     fn where_tmux_can_make_no_socket_is_told_before_it_tries() {

@@ -1,7 +1,5 @@
-//! The project's secret, port, state and locks, and what broken installs left.
+//! The project's state and locks, where sessions start, and what broken installs left.
 
-use std::fs::Metadata;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -12,7 +10,6 @@ use super::disk::{ELSEWHERE, is_in_own_home};
 use crate::base::files::lock::is_held;
 use crate::base::process::shell_word;
 use crate::base::text::{count, path_text, visible};
-use crate::core::config::variable_shown;
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::install::store::Store;
@@ -22,89 +19,6 @@ use crate::doctor::tool::ToolId;
 
 /// How many files of the state are looked at.
 const FILES: usize = 200;
-
-pub(super) fn secret(scene: &Scene) -> Vec<Finding> {
-    let id = "secret.there";
-    let Some(name) = &scene.project.secret_env else { return Vec::new() };
-    let is_set = scene.env.var_os(name).is_some();
-    let name = variable_shown(name);
-    if is_set {
-        let what = format!("the webhook's secret is in the variable {name}");
-        return vec![Finding::new(id, Severity::Ok, what)];
-    }
-    let Some(file) = &scene.project.secret_file else {
-        let what = format!("the webhook has no secret here: {name} is not set");
-        let command = secret_export(name);
-        return vec![Finding::new(id, Severity::Warning, what).remedy(Remedy::command(command))];
-    };
-    let shown = path_text(file);
-    let own = rustix::process::geteuid().as_raw();
-    vec![match fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let what = format!("the file of the webhook's secret is not there: {shown}");
-            Finding::new(id, Severity::Error, what).remedy(Remedy {
-                commands: vec![secret_command(file)],
-                note: Some("and give GitHub the same".to_owned()),
-            })
-        }
-        Err(error) => {
-            let what =
-                format!("the webhook's secret cannot be read: {}", visible(&error.to_string()));
-            Finding::new(id, Severity::Error, what)
-        }
-        Ok(meta) if meta.uid() != own && (is_exposed(&meta) || !may_read(file)) => {
-            let owner = meta.uid();
-            let what = format!("the webhook's secret {shown} belongs to the user {owner}");
-            let word = shell_word(&file.to_string_lossy());
-            let remedy = Remedy {
-                commands: vec![scene.host.as_root(&format!("chown {own} {word}"))],
-                note: Some(format!("then `chmod 600 {word}`")),
-            };
-            Finding::new(id, Severity::Error, what).remedy(remedy)
-        }
-        Ok(meta) if is_exposed(&meta) => Finding::new(
-            id,
-            Severity::Error,
-            format!("others may read the webhook's secret {shown}"),
-        )
-        .remedy(chmod("600", file))
-        .fix(Repair::Private(file.clone())),
-        Ok(meta) if meta.len() == 0 => {
-            let what = format!("the webhook's secret {shown} is empty");
-            Finding::new(id, Severity::Error, what).remedy(Remedy {
-                commands: vec![secret_command(file)],
-                note: Some("and give GitHub the same".to_owned()),
-            })
-        }
-        Ok(_) => Finding::new(id, Severity::Ok, format!("the webhook's secret is in {shown}")),
-    }]
-}
-
-fn is_exposed(meta: &Metadata) -> bool {
-    meta.mode() & 0o077 != 0
-}
-
-fn may_read(file: &Path) -> bool {
-    rustix::fs::access(file, rustix::fs::Access::READ_OK).is_ok()
-}
-
-/// Prints 32 random bytes as hexadecimal digits, on any system.
-const RANDOM: &str = r"od -An -tx1 -N32 /dev/urandom | tr -d ' \n'";
-
-/// The command that sets this variable to a fresh secret.
-pub fn secret_export(name: &str) -> String {
-    format!("export {name}=\"$({RANDOM})\"")
-}
-
-/// The command that makes a secret in this file, for this user alone.
-pub fn secret_command(file: &Path) -> String {
-    let word = shell_word(&file.to_string_lossy());
-    let make = format!("(umask 077; {RANDOM} > {word})");
-    match file.parent().filter(|dir| !dir.is_dir()) {
-        Some(dir) => format!("mkdir -p -m 700 {} && {make}", shell_word(&dir.to_string_lossy())),
-        None => make,
-    }
-}
 
 pub(super) fn workdir(scene: &Scene) -> Vec<Finding> {
     let id = "workdir.there";
@@ -181,10 +95,11 @@ fn replaceable(id: &str, what: String, open: &[Open]) -> Finding {
 fn closed(scene: &Scene, id: &str) -> Option<Finding> {
     let store = Store::new(&scene.dirs);
     let (dir, _) = ToolId::ALL.into_iter().find_map(|tool| store.closed(tool))?;
-    let shown = path_text(&dir);
-    let remedy = give_back(scene, &dir);
-    let what = format!("this user may not look into {shown}");
-    Some(Finding::unchecked(id, what).remedy(remedy))
+    // What is behind a directory that is shut may not even be there.
+    let shut = dir.ancestors().find(|at| fs::symlink_metadata(at).is_ok()).unwrap_or(&dir);
+    let what = format!("this user may not look into {}", path_text(shut));
+    let finding = Finding::unchecked(id, what).remedy(give_back(scene, shut));
+    Some(if shut == dir { finding } else { finding.shown_by(path_text(&dir)) })
 }
 
 /// How a directory of ours becomes this user's to use. What is in another's home is
@@ -284,11 +199,24 @@ pub(super) fn litter(scene: &Scene) -> Vec<Finding> {
     let store = Store::new(&scene.dirs);
     let mut findings = Vec::new();
     for tool in ToolId::ALL {
-        let litter = store.litter(tool);
-        if litter.is_empty() || is_held(&store.lock_path(tool)) {
+        if is_held(&store.lock_path(tool)) {
             continue;
         }
         let name = tool.as_str();
+        for (version, partial) in store.begun(tool) {
+            let bytes = fs::metadata(&partial).map_or(0, |meta| meta.len());
+            let bytes = count(usize::try_from(bytes).unwrap_or(usize::MAX), "byte");
+            let what =
+                format!("{bytes} of {name} {version} are kept: an install goes on from them");
+            let again = Remedy::command(format!("the-loop doctor --install {name}@{version}"));
+            findings.push(
+                Finding::new(id, Severity::Note, what).shown_by(path_text(&partial)).remedy(again),
+            );
+        }
+        let litter = store.useless_litter(tool);
+        if litter.is_empty() {
+            continue;
+        }
         let pieces = count(litter.len(), "piece");
         let verb = if litter.len() == 1 { "is" } else { "are" };
         let what = format!("{pieces} of a broken install of {name} {verb} left");

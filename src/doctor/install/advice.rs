@@ -1,5 +1,6 @@
 //! What helps when an install failed.
 
+use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -49,7 +50,13 @@ pub fn advice(
             true => advice
                 .hint("a proxy or a network may want a login first: open the URL in a browser")
                 .hint(UNCHANGED),
-            false => advice.hint(UNCHANGED),
+            false => advice.hint(UNCHANGED).hint(match source {
+                Source::Mirror(_) => {
+                    format!("the mirror holds another file: name another one in THE_LOOP_MIRROR, or unset it: {url}")
+                }
+                Source::Folder(_) => format!("get the pinned file from {url}"),
+                Source::Upstream => elsewhere,
+            }),
         },
         InstallError::Status { status: 404 | 410, .. } => match mirror {
             Some(_) => {
@@ -213,14 +220,11 @@ const END_IT: &str = "end what uses it, then run it again";
 
 /// What helps where a file could not be made, read or moved.
 fn blocked(path: &Path, kind: ErrorKind, elsewhere: &str) -> String {
-    // What is not there was to be made in what is above it.
-    let there = path.ancestors().find_map(|at| Some((at, fs_err::symlink_metadata(at).ok()?)));
+    let shut = |dir: &Path| access(dir, Access::WRITE_OK | Access::EXEC_OK).is_err();
+    let there = at_fault(path, shut);
     let own = rustix::process::geteuid().as_raw();
     match (kind, there) {
         (ErrorKind::PermissionDenied, Some((at, meta))) if meta.uid() == own => {
-            // The file is there, and what holds it may be what is shut.
-            let shut = |dir: &&Path| access(*dir, Access::WRITE_OK | Access::EXEC_OK).is_err();
-            let at = at.parent().filter(shut).unwrap_or(at);
             format!("chmod u+rwX {}", shell_word(&at.to_string_lossy()))
         }
         (ErrorKind::PermissionDenied, Some((at, meta))) => {
@@ -230,6 +234,18 @@ fn blocked(path: &Path, kind: ErrorKind, elsewhere: &str) -> String {
             format!("the file system there is read-only: {elsewhere}")
         }
         _ => elsewhere.to_owned(),
+    }
+}
+
+/// What keeps something from being made or changed there: the directory that is to
+/// hold it where that is shut, else what is there already, or what holds that.
+fn at_fault(path: &Path, shut: impl Fn(&Path) -> bool) -> Option<(&Path, Metadata)> {
+    let there = path.ancestors().find_map(|at| Some((at, fs_err::symlink_metadata(at).ok()?)));
+    let (at, meta) = there?;
+    let is_shut = meta.is_dir() && shut(at);
+    match at.parent().filter(|parent| !is_shut && shut(parent)) {
+        Some(parent) => Some((parent, fs_err::symlink_metadata(parent).ok()?)),
+        None => Some((at, meta)),
     }
 }
 
@@ -277,6 +293,25 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_is_shut_is_named_and_not_what_holds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let (home, file) = (dir.join("home"), dir.join("home/file"));
+        fs_err::create_dir(&home).unwrap();
+        fs_err::write(&file, "").unwrap();
+        let missing = home.join("a/b");
+        let at = |path: &Path, shut: &[&Path]| {
+            at_fault(path, |dir| shut.contains(&dir)).unwrap().0.to_path_buf()
+        };
+        assert_eq!(at(&missing, &[&home, dir]), home);
+        assert_eq!(at(&missing, &[&home]), home);
+        assert_eq!(at(&missing, &[]), home);
+        assert_eq!(at(&file, &[&home]), home);
+        assert_eq!(at(&file, &[]), file);
+        assert_eq!(at(&home, &[dir]), dir);
+    }
+
+    #[test]
     fn a_source_and_a_full_disk_are_told_with_what_helps_there() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a file");
@@ -301,6 +336,26 @@ mod tests {
         assert!(!told[0].contains("THE_LOOP_HOME"), "{told:?}");
         let missing = InstallError::NotInstalled { tool: "tmux", version: String::new() };
         assert!(removal_advice(&missing)[0].contains("--list"));
+    }
+
+    #[test]
+    fn a_wrong_file_is_told_with_where_the_right_one_is() {
+        let pin = &ToolId::Ttyd.data().pins[0];
+        for (source, said) in [
+            (Source::Mirror("https://a.b".into()), "in THE_LOOP_MIRROR, or unset it"),
+            (Source::Folder("/d".into()), "get the pinned file from https://"),
+            (Source::Upstream, "--offline DIR"),
+        ] {
+            let error = InstallError::WrongDigest {
+                from: "x".into(),
+                found: "0".into(),
+                expected: "1".into(),
+                is_web_page: false,
+                length: None,
+            };
+            let told = advice("ttyd", pin, &source, 0, &error);
+            assert!(told.iter().any(|hint| hint.contains(said)), "{told:?}");
+        }
     }
 
     #[test]

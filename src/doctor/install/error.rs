@@ -130,7 +130,9 @@ pub enum InstallError {
         cause: io::Error,
     },
     /// The value of `THE_LOOP_MIRROR` is no URL.
-    #[error("THE_LOOP_MIRROR is not a URL of a mirror (https://… or file:///…)")]
+    #[error(
+        "THE_LOOP_MIRROR is not a URL of a mirror (https://…, file:///…, or http://… of this machine)"
+    )]
     BadMirror,
     /// The value of `THE_LOOP_DOWNLOAD_TIMEOUT` is no time.
     #[error("THE_LOOP_DOWNLOAD_TIMEOUT is `{value}`, and not a number of seconds from 1 to 3600")]

@@ -267,12 +267,31 @@ impl Store {
             .collect()
     }
 
+    /// What came of a pinned build that is not there yet: the next install goes on
+    /// with it. The version and the file.
+    pub fn begun(&self, id: ToolId) -> Vec<(&'static str, PathBuf)> {
+        let missing = |version: &str| !self.tool_dir(id).join(version).exists();
+        let pins = id.data().pins.iter().filter(|pin| missing(&pin.version));
+        let partials = pins.map(|pin| (pin.version.as_str(), self.partial(id, pin)));
+        let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
+        partials.filter(|(_, partial)| is_file(partial)).collect()
+    }
+
+    /// What of that nobody goes on with.
+    pub fn useless_litter(&self, id: ToolId) -> Vec<PathBuf> {
+        let begun = self.begun(id);
+        let is_begun = |path: &PathBuf| begun.iter().any(|(_, partial)| partial == path);
+        self.litter(id).into_iter().filter(|path| !is_begun(path)).collect()
+    }
+
     /// Clears that away, unless an install is under way. Says whether it did.
     pub(in crate::doctor) fn clear_litter(&self, id: ToolId) -> Result<bool, InstallError> {
         match LockFile::try_acquire(&self.lock_path(id)) {
             Err(LockError::Held { .. }) => Ok(false),
             Err(source) => Err(InstallError::Lock { tool: id.as_str(), source }),
-            Ok(_lock) => self.remove_litter(id).map(|()| true),
+            Ok(_lock) => {
+                self.useless_litter(id).iter().try_for_each(|path| remove(path)).map(|()| true)
+            }
         }
     }
 
@@ -386,4 +405,30 @@ fn remove(path: &Path) -> Result<(), InstallError> {
     let is_dir = fs::symlink_metadata(path).is_ok_and(|there| there.is_dir());
     let removed = if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     removed.map_err(file_error(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_download_that_an_install_goes_on_with_is_no_litter() {
+        let home = tempfile::tempdir().unwrap();
+        let env = Env::fixed([("THE_LOOP_HOME", home.path())], "/", "/bin/the-loop");
+        let store = Store::new(&Dirs::new(&env).unwrap());
+        let (id, pin) = (ToolId::Ttyd, &ToolId::Ttyd.data().pins[0]);
+        let dir = store.tool_dir(id);
+        let kept = store.partial(id, pin);
+        let stale = dir.join(format!("{PARTIAL_PREFIX}{}", "0".repeat(64)));
+        fs::create_dir_all(dir.join(".work-x")).unwrap();
+        fs::write(&kept, "half").unwrap();
+        fs::write(&stale, "half").unwrap();
+        assert_eq!(store.begun(id), [(pin.version.as_str(), kept.clone())]);
+        assert!(store.clear_litter(id).unwrap());
+        assert!(kept.exists() && !stale.exists() && !dir.join(".work-x").exists());
+        // Whoever has that version goes on with nothing.
+        fs::create_dir(dir.join(&pin.version)).unwrap();
+        assert_eq!(store.begun(id), []);
+        assert_eq!(store.useless_litter(id), [kept]);
+    }
 }

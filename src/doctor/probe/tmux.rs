@@ -9,7 +9,7 @@ use fs_err as fs;
 
 use super::scratch::{Doomed, Scratch, wait_for};
 use super::{SHOWN, Unchecked};
-use crate::base::process::{ExecError, Invocation};
+use crate::base::process::{ExecError, Invocation, ending};
 use crate::base::text::{cap, visible};
 use crate::doctor::tool::Tool;
 use crate::doctor::trouble::Trouble;
@@ -78,24 +78,26 @@ impl Server<'_> {
             .arg(&got)
             .run_ok()
             .await
-            .map_err(|error| misbehaved("server", &error))?;
+            .map_err(|error| misbehaved("server", "new-session", &error))?;
         *doomed = Doomed::new(started.stdout_text().trim().parse().ok());
 
         let ready = wait_for(PANE_DEADLINE, async || {
-            let shown = self.command("capture-pane").args(["-p", "-t", PANE]).run_ok().await;
-            shown.ok().filter(|shown| shown.stdout_text().contains(READY)).map(drop)
+            let capture = self.command("capture-pane").args(["-p", "-t", PANE]);
+            match capture.run_ok().await {
+                Ok(shown) => shown.stdout_text().contains(READY).then_some(Ok(())),
+                // A server that answered once and then does not is gone.
+                Err(error) => Some(Err(misbehaved("pane", "capture-pane", &error))),
+            }
         });
-        if ready.await.is_none() {
-            let what = "does not show the text of a program in a pane of a private server";
-            return Err(Trouble::Misbehaved { probe: "pane", what: what.to_owned() });
-        }
+        let what = "does not show the text of a program in a pane of a private server";
+        let silent = || Trouble::Misbehaved { probe: "pane", what: what.to_owned() };
+        ready.await.ok_or_else(silent)??;
 
-        for command in [
-            self.command("load-buffer").args(["-b", BUFFER, "-"]).stdin(PAYLOAD),
-            self.command("paste-buffer").args(["-p", "-r", "-d", "-b", BUFFER, "-t", PANE]),
-        ] {
-            command.run_ok().await.map_err(|error| misbehaved("paste", &error))?;
-        }
+        let load = self.command("load-buffer").args(["-b", BUFFER, "-"]).stdin(PAYLOAD);
+        load.run_ok().await.map_err(|error| misbehaved("paste", "load-buffer", &error))?;
+        let paste = self.command("paste-buffer");
+        let paste = paste.args(["-p", "-r", "-d", "-b", BUFFER, "-t", PANE]);
+        paste.run_ok().await.map_err(|error| misbehaved("paste", "paste-buffer", &error))?;
         let expected = format!("{PASTE_START}{PAYLOAD}{PASTE_END}");
         let arrived = wait_for(PANE_DEADLINE, async || {
             fs::read(&got).ok().filter(|bytes| bytes.len() >= expected.len())
@@ -119,9 +121,52 @@ impl Server<'_> {
     }
 }
 
-fn misbehaved(probe: &'static str, error: &ExecError) -> Trouble {
-    Trouble::Misbehaved {
-        probe,
-        what: format!("did not serve on a private socket: {}", crate::base::failure::chain(error)),
+/// About a command of tmux that failed: by its name, for all of it is long and says
+/// no more.
+fn misbehaved(probe: &'static str, verb: &str, error: &ExecError) -> Trouble {
+    let how = match error {
+        ExecError::NotStarted { source, .. } => format!("could not be started: {source}"),
+        ExecError::Io { source, .. } => format!("broke off: {source}"),
+        ExecError::TimedOut { after, .. } => format!("did not end within {} s", after.as_secs()),
+        ExecError::Failed { output, .. } => {
+            let said = output.complaint();
+            let said = if said.is_empty() { said } else { format!(": {said}") };
+            format!("ended with {}{said}", ending(output.status))
+        }
+    };
+    let what = format!("did not serve on a private socket: {verb} {how}");
+    Trouble::Misbehaved { probe, what }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::base::env::Env;
+    use crate::doctor::tool::Origin;
+
+    #[tokio::test]
+    async fn the_step_that_failed_is_named_and_not_its_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tmux");
+        let env = Env::fixed([("PATH", "/usr/bin:/bin")], "/", "/bin/the-loop");
+        let begins = "did not serve on a private socket: ";
+        for (does, how) in [
+            (
+                "echo 'create session failed' >&2; exit 1",
+                "new-session ended with exit code 1: create session failed",
+            ),
+            (
+                "case \"$*\" in *new-session*) echo 1; exit 0;; *capture*) echo gone >&2;; esac; exit 1",
+                "capture-pane ended with exit code 1: gone",
+            ),
+        ] {
+            fs::write(&path, format!("#!/bin/sh\n{does}\n")).unwrap();
+            fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+            let tool = Tool::candidate("tmux", &path, Origin::System, &env);
+            let why = probe(&tool).await.unwrap_err().to_string();
+            assert_eq!(why, format!("{begins}{how}"));
+        }
     }
 }

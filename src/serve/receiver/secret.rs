@@ -12,10 +12,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::base::env::Env;
-use crate::base::process::shell_word;
 use crate::core::config::{GhWebhook, variable_shown};
+use crate::doctor;
 
-const MAX_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = doctor::SECRET_MAX;
 
 /// The secret that GitHub signs deliveries with. It has no text form.
 #[derive(Clone)]
@@ -59,9 +59,9 @@ pub enum SecretError {
     },
     /// Others can read or change the file.
     #[error(
-        "others have access to the webhook secret `{}` (mode {mode:04o}); `{}` takes it away",
+        "others have access to the webhook secret `{}` (mode {mode:04o}); {}",
         path.display(),
-        Self::chmod(path)
+        closing(path)
     )]
     Exposed {
         /// The file.
@@ -71,10 +71,11 @@ pub enum SecretError {
     },
 }
 
-impl SecretError {
-    /// The command that makes a secret's file private.
-    pub fn chmod(path: &Path) -> String {
-        format!("chmod 600 {}", shell_word(&path.to_string_lossy()))
+/// What makes a secret private.
+fn closing(path: &Path) -> String {
+    match doctor::secret_close(path) {
+        Some(command) => format!("`{command}` takes it away"),
+        None => "name another file, of this user's own, that holds it and nothing else".to_owned(),
     }
 }
 
