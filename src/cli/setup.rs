@@ -243,13 +243,15 @@ fn opens(path: &Path) -> Option<String> {
     if rustix::fs::access(at, rights).is_ok() {
         return None;
     }
+    Some(opening(at, meta.is_dir(), meta.uid(), own))
+}
+
+fn opening(at: &Path, is_dir: bool, owner: u32, own: u32) -> String {
     let word = shell_word(&at.to_string_lossy());
-    let right = if meta.is_dir() { "u+rx" } else { "u+r" };
-    Some(if meta.uid() == own {
-        format!("chmod {right} {word}")
-    } else {
-        format!("have the user {} let you read {word}, or name another with --config", meta.uid())
-    })
+    if owner == own {
+        return format!("chmod {} {word}", if is_dir { "u+rx" } else { "u+r" });
+    }
+    format!("have the user {owner} let you read {word}, or name another with --config")
 }
 
 #[cfg(test)]
@@ -268,11 +270,10 @@ mod tests {
     fn a_file_of_ones_own_that_is_shut_is_told_with_what_opens_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(opens(file.path()), None);
-        let shut = std::os::unix::fs::PermissionsExt::from_mode(0o000);
-        fs_err::set_permissions(file.path(), shut).unwrap();
-        // Root may read it all the same.
-        let is_root = rustix::process::geteuid().is_root();
-        let command = format!("chmod u+r {}", file.path().display());
-        assert_eq!(opens(file.path()), (!is_root).then_some(command));
+        let text = |is_dir, owner| opening(Path::new("/p/x"), is_dir, owner, 7);
+        assert_eq!(text(false, 7), "chmod u+r /p/x");
+        assert_eq!(text(true, 7), "chmod u+rx /p/x");
+        let others = "have the user 8 let you read /p/x, or name another with --config";
+        assert_eq!(text(false, 8), others);
     }
 }
