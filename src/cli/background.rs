@@ -68,7 +68,10 @@ impl Background {
             if let Ok(Some(status)) = self.child.try_wait() {
                 let said = self.said();
                 return Err(if said.trim().is_empty() {
-                    Failure::failed(format!("the receiver ended with {status}"))
+                    // As on a full disk, where its words found no room.
+                    Failure::failed(format!("the receiver ended with {status} and left no word"))
+                        .hint(format!("its log is `{}`; is there room?", self.log.display()))
+                        .hint("`the-loop gh-webhook start` without `--detach` says it here")
                 } else {
                     Failure::rendered(&visible_lines(&said))
                 });

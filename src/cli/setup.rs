@@ -120,10 +120,17 @@ impl Context {
     }
 
     /// The file and where its state is kept, for a command that only talks to the
-    /// receiver: also where the configuration is broken, or names another directory,
-    /// since the receiver read it.
+    /// receiver: also where the configuration is broken, is gone, or names another
+    /// directory, since the receiver read it.
     pub(crate) fn paths(&self) -> Result<(PathBuf, StatePaths), Failure> {
         let dirs = self.dirs()?;
+        if let Some((file, paths)) = self.orphaned(&dirs) {
+            self.printer.note(&format!(
+                "note: the configuration is gone; a receiver still runs with what was in\n  `{}`",
+                file.display()
+            ));
+            return Ok((file, paths));
+        }
         let (path, origin) = self.find(&dirs)?;
         let (file, config, fault) = match config_file::read(&path, &self.env) {
             Ok(read) => (read.file, read.config, None),
@@ -143,6 +150,23 @@ impl Context {
             self.printer.note("  so `state.dir` is not known, and the usual place was looked at");
         }
         Ok((file, found))
+    }
+
+    /// The file of a receiver that runs though its file is gone, as after a `git
+    /// clean -fdx` in a project that had not committed it, and where its state is.
+    fn orphaned(&self, dirs: &Dirs) -> Option<(PathBuf, StatePaths)> {
+        let candidates = match self.named() {
+            Some((path, _)) => vec![path],
+            None if config_file::search(self.env.cwd()).is_some() => Vec::new(),
+            None => config_file::searched(self.env.cwd()).collect(),
+        };
+        let gone = candidates.iter().filter(|path| !config_file::is_there(path));
+        gone.filter_map(|path| config_file::canonical(path)).find_map(|file| {
+            let usual = StatePaths::new(&file, &Config::default(), dirs);
+            let noted = StatePaths::noted(&file, dirs);
+            let paths = noted.into_iter().chain([usual]).find(|paths| is_held(&paths.lock()))?;
+            Some((file, paths))
+        })
     }
 
     /// The places of the state with which the sessions are in use: these, or

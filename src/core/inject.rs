@@ -331,12 +331,17 @@ impl Injection {
             Input::Ours if let Some(reason) = self.obstacle(seen) => {
                 Action::Stay(reason, LOOK_MIXED)
             }
-            Input::Ours if seen.elapsed.saturating_sub(since) >= self.pace.submit_gap => {
+            Input::Ours => {
+                // No longer than the gap: what is left of it is what a delivery waits.
+                let passed = seen.elapsed.saturating_sub(since);
+                let left = self.pace.submit_gap.saturating_sub(passed);
+                if !left.is_zero() {
+                    return Action::Look(left.min(LOOK));
+                }
                 self.submits += 1;
                 self.stage = Stage::Submitted { at: seen.elapsed };
                 Action::Submit
             }
-            Input::Ours => Action::Look(LOOK),
             Input::Empty | Input::Foreign | Input::Mixed | Input::Absent => {
                 self.stage = Stage::Pasted { at: seen.elapsed };
                 Action::Look(LOOK)

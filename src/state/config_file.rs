@@ -71,10 +71,19 @@ const BELOW: &str = ".the-loop/config.yaml";
 /// inside a work tree of ours is passed by: whoever may push could have written
 /// it.
 pub fn search(dir: &Path) -> Option<PathBuf> {
-    dir.ancestors()
-        .filter(|dir| !is_in_managed_tree(dir))
-        .map(|dir| dir.join(BELOW))
-        .find(|path| is_there(path))
+    searched(dir).find(|path| is_there(path))
+}
+
+/// Where the configuration of `dir` is looked for, the nearest first.
+pub fn searched(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    dir.ancestors().filter(|dir| !is_in_managed_tree(dir)).map(|dir| dir.join(BELOW))
+}
+
+/// The canonical path that a file had before it was gone, perhaps with the directory
+/// around it.
+pub fn canonical(path: &Path) -> Option<PathBuf> {
+    let at = path.ancestors().find(|at| at.exists())?;
+    Some(fs::canonicalize(at).ok()?.join(path.strip_prefix(at).ok()?))
 }
 
 /// Whether a directory belongs to a work tree that this program made.

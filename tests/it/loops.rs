@@ -181,9 +181,14 @@ async fn git_clean_while_the_receiver_runs_loses_nothing() {
     eventually("it is swept", async || try_git(&world, &["clean", "-qfdx"]).then_some(())).await;
     let comment = payload::comment("o/r", 1, "alice", "word-6.");
     assert_eq!(world.post("c-6", "issue_comment", &comment).await, 202);
-    eventually("it is told", async || (world.told(SLUG).len() == 8).then_some(())).await;
-    std::fs::write(world.config(), config).unwrap();
+    // Those that only talk to the receiver find it all the same.
     world.reaches("c-6", "delivered").await;
+    let (code, out, err) = world.run(&["gh-webhook", "status"]);
+    assert!(code == 0 && out.contains("running"), "{out}{err}");
+    assert!(err.contains("the configuration is gone"), "{err}");
+    let (code, _, err) = world.run(&["gh-webhook", "reload"]);
+    assert!(code != 0 && err.contains("there is no configuration"), "{err}");
+    std::fs::write(world.config(), config).unwrap();
     let taken = world.told(SLUG);
     for n in 0..7 {
         assert!(taken[n + 1].contains(&format!("word-{n}.")), "{taken:#?}");
