@@ -23,9 +23,9 @@ mod support;
 #[path = "../tests/it/web_client.rs"]
 mod web_client;
 
-// Short rounds: whoever is not read meanwhile is pinged, and answers in its turn only.
 const KEYS: usize = 50;
 const ROUNDS: usize = 40;
+const FLOODS: usize = 5;
 const LINES: &str = "200000";
 const VIEWERS: u64 = 50;
 
@@ -53,10 +53,10 @@ async fn measure() {
 
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        with.extend(echoes(&mut relayed).await);
-        without.extend(echoes(&mut straight).await);
+        with.extend(echoes(&mut relayed, "Q").await);
+        without.extend(echoes(&mut straight, "W").await);
     }
-    assert_eq!(std::fs::read(file).unwrap().len(), 2 * ROUNDS * KEYS);
+    assert_eq!(std::fs::read(file).unwrap().len(), 2 * ROUNDS * (KEYS + 1));
     for (name, share, limit) in [("p50", 0.5, 1.3), ("p99", 0.99, 1.5)] {
         let (ours, theirs) = (quantile(&mut with, share), quantile(&mut without, share));
         let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
@@ -64,40 +64,42 @@ async fn measure() {
     }
     drop((relayed, straight));
 
-    let mut relayed = web.terminal("/s/o+r+2/ws").await;
-    let mut straight = bulky.terminal().await;
+    // One at a time: tmux writes for all who look.
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
+    for round in 0..FLOODS {
+        let mut relayed = web.terminal("/s/o+r+2/ws").await;
         ours.push(bulk(&mut relayed, &format!("a{round}")).await);
+        drop(relayed);
+        let mut straight = bulky.terminal().await;
         theirs.push(bulk(&mut straight, &format!("b{round}")).await);
     }
     let (ours, theirs) = (quantile(&mut ours, 0.5), quantile(&mut theirs, 0.5));
     let ratio = theirs.as_secs_f64() / ours.as_secs_f64();
     println!("{LINES} lines: {ours:?}, without {theirs:?}: {ratio:.2} (at least 0.8)");
-    drop((relayed, straight));
 
     let mut first = web.terminal("/v/o+r+1/ws").await;
-    first.shows("ready").await;
+    // What was typed last.
+    first.shows("xyzXYZxy").await;
     let before = resident(web.world.pid());
     let mut viewers = Vec::new();
     for _ in 0..VIEWERS {
         let mut viewer = web.terminal("/v/o+r+1/ws").await;
-        viewer.shows("ready").await;
+        viewer.shows("xyzXYZxy").await;
         viewers.push(viewer);
     }
     let each = resident(web.world.pid()).saturating_sub(before) / VIEWERS;
     println!("memory of each of {VIEWERS} viewers: {each} KiB (at most 64)");
     drop(viewers);
     eventually("they are gone", async || (web.processes().len() < 10).then_some(())).await;
-    direct.child.kill().unwrap();
-    bulky.child.kill().unwrap();
-    direct.child.wait().unwrap();
-    bulky.child.wait().unwrap();
 }
 
-/// The time of each key until it is on the screen.
-async fn echoes(terminal: &mut Terminal) -> Vec<Duration> {
+/// The time of each key until it is on the screen. The first one, `own`, which no
+/// other terminal types, comes after all that the others have typed meanwhile.
+async fn echoes(terminal: &mut Terminal, own: &str) -> Vec<Duration> {
     let mut times = Vec::new();
+    terminal.output.clear();
+    terminal.types(own.as_bytes()).await;
+    terminal.shows(own).await;
     for number in 0..KEYS {
         // Letters that are in no escape sequence of a redraw.
         let key = [b"xyzXYZ"[number % 6]];
@@ -146,11 +148,20 @@ struct Direct {
     host: String,
 }
 
+impl Drop for Direct {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
 impl Direct {
     fn start(web: &Web, session: &str) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let child = Command::new(ttyd_path())
-            .args(["-i", "127.0.0.1", "-p", &port.to_string(), "-W", "--"])
+            .args(["-i", "127.0.0.1", "-p", &port.to_string(), "-W"])
+            // As we start ours: the client here answers no ping.
+            .args(["-P", "300", "--"])
             .arg(tmux_path())
             .args(["-u", "-S"])
             .arg(&web.world.tmux.socket)

@@ -195,6 +195,7 @@ impl Tmux {
             // 3.2 makes a detached session 80x23 whatever -x and -y say.
             .args([";", "resize-window", "-t", &window])
             .args(["-x", &columns.to_string(), "-y", &lines.to_string()]);
+        let invocation = self.survived(invocation, &window);
         let made = self.retry_birth(&Self::ended(invocation, is_fatal)).await;
         if made.is_err() {
             self.undo(is_fatal).await;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
+use rustix::fs::{Access, access};
 use tokio::net::UnixStream;
 use tokio_util::task::TaskTracker;
 
@@ -36,6 +37,14 @@ pub enum TtydError {
     /// It could not be started.
     #[error("ttyd was not started")]
     Start(#[from] StartError),
+    /// Its program is gone, or may not be run any more.
+    #[error("`{}` cannot be run any more: `the-loop doctor --only ttyd` says why", path.display())]
+    Unusable {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// It accepts no connection.
     #[error("ttyd accepted no connection on `{}`; its log is `{}`", path.display(), log.display())]
     NotReady {
@@ -74,6 +83,11 @@ impl Ttyd {
     /// Starts one and waits until it accepts connections.
     pub async fn start(new: NewTtyd<'_>) -> Result<Self, TtydError> {
         let place = |source| TtydError::Place { path: new.socket.to_owned(), source };
+        let program = new.ttyd.path();
+        access(program, Access::EXEC_OK).map_err(|error| TtydError::Unusable {
+            path: program.to_owned(),
+            source: error.into(),
+        })?;
         for dir in [new.socket, new.log].into_iter().filter_map(Path::parent) {
             private_dir(dir).map_err(place)?;
         }

@@ -82,12 +82,20 @@ async fn injections(script: Value, person: Person, end: End) {
         let comment = payload::comment("o/r", 1, "alice", &text);
         let id = format!("e-{n}");
         assert_eq!(stage.world.post(&id, "issue_comment", &comment).await, 202);
-        sent.insert(id, format!("word-{n}."));
+        sent.insert(id.clone(), format!("word-{n}."));
         tokio::time::sleep(random.millis(300)).await;
         // Each key of a person holds everything back for three seconds.
         if random.below(2) == 0 {
             stage.act(person, &mut random, n).await;
             acted.push(n);
+            // What grows to a second row behind ours waits for the person, and is
+            // told as that (docs/injection.md): this one rests before.
+            if matches!(person, Person::Drafts | Person::VimDrafts) && acted.len() % 10 == 0 {
+                eventually("the person has rested", async || {
+                    (stage.state(&id).0 == "delivered").then_some(())
+                })
+                .await;
+            }
         }
     }
     let begin = Instant::now();

@@ -78,4 +78,5 @@ mod web_pages;
 mod web_relay;
 mod web_strangers;
 mod web_strays;
+mod web_text;
 mod workspace;

@@ -310,3 +310,46 @@ async fn two_hundred_pastes_at_once_never_cross() {
     assert_eq!(content(&first, 1_500).await, paste("one").as_bytes());
     assert_eq!(content(&second, 1_500).await, paste("two").as_bytes());
 }
+
+#[tokio::test]
+async fn who_looks_at_an_agent_that_has_ended_ends_no_other() {
+    let world = world().await;
+    let other = world.start("o/r#2", "read x").await.unwrap();
+    // Like most agents it asks to be told of the focus.
+    let script = "i=1; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); done; \
+                  printf '\\033[?1004hlast words\\n'; exit 3";
+    let pane = world.start("o/r#1", script).await.unwrap();
+    eventually("it has ended", async || {
+        let look = world.tmux.look(&pane).await.unwrap();
+        (look.state == PaneState::Dead("exit code 3".to_owned())).then_some(())
+    })
+    .await;
+    let person = TmuxServer::new();
+    let tmux = crate::support::tmux_path();
+    let socket = world.server.socket.to_str().unwrap();
+    let name = format!("={}", pane.name);
+    for _ in 0..2 {
+        person.run(
+            &[
+                &["new-session", "-d", "-s", "p", "-x", "100", "-y", "31", "--"],
+                &["env", "-u", "TMUX", tmux.to_str().unwrap(), "-u", "-S", socket][..],
+                &["attach", "-t", &name],
+            ]
+            .concat(),
+        );
+        eventually("the last words are seen", async || {
+            let screen = person.run(&["capture-pane", "-p", "-t", "p"]);
+            (screen.contains("line 39\nlast words")).then_some(())
+        })
+        .await;
+        // They go as a person does.
+        person.run(&["send-keys", "-t", "p", "C-b", "d"]);
+        eventually("they are gone", async || {
+            world.server.run(&["list-clients"]).is_empty().then_some(())
+        })
+        .await;
+    }
+    assert_eq!(world.tmux.look(&other).await.unwrap().state, PaneState::Live);
+    let said = world.tmux.last_lines(&pane, 3).await.unwrap();
+    assert_eq!(said, ["line 38", "line 39", "last words"]);
+}

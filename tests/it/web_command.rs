@@ -1,9 +1,10 @@
 //! `the-loop web`, and the addresses in what other commands print.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::World;
-use crate::web_client::{Web, configured};
+use crate::web_client::{Web, configured, ttyd_path};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_prints_the_address_of_the_list_and_of_a_session() {
@@ -65,4 +66,27 @@ async fn where_nothing_is_served_it_says_what_to_do() {
     assert!(err.contains("routing.webTerminal.enabled"), "{err}");
     let (_, out, _) = world.run(&["sessions", "list", "--json"]);
     assert!(!out.contains("http"), "{out}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_socket_the_addresses_are_those_of_the_proxy_before_it() {
+    let mut world = World::new("");
+    for url in ["https://box.example", "https://box.example:8443/"] {
+        let socket = world.home.join("web.sock");
+        let web = format!(
+            "defaultHarness: demo\nwebTerminal:\n  enabled: true\n  socket: {}\n  publicUrl: {url}",
+            socket.display()
+        );
+        world.configure(&web, &format!("  ttyd:\n    path: {}\n", ttyd_path().display()));
+        world.start().await;
+        world.run(&["sessions", "register", "o/r#1"]);
+        let base = url.trim_end_matches('/');
+        assert_eq!(world.run(&["web"]).1.trim_end(), format!("{base}/"));
+        let page = format!("{base}/s/o+r+1/");
+        assert_eq!(world.run(&["web", "1"]).1.trim_end(), page);
+        let (_, out, _) = world.run(&["sessions", "list", "--json"]);
+        let list: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(list["sessions"][0]["webUrl"], page);
+        assert!(tokio::task::block_in_place(|| world.end(Signal::TERM)).success());
+    }
 }

@@ -303,9 +303,13 @@ async fn the_end_of_one_session_is_told_and_the_viewers_of_another_stay_where_th
 async fn how_an_agent_ended_is_told_after_its_last_words() {
     let web = Web::start().await;
     let fifo = web.world.home.join("go");
-    let script =
-        format!("mkfifo '{0}'; read x < '{0}'; printf '\n\nlast words'; exit 7", fifo.display());
+    // Like most agents it asks to be told of the focus.
+    let script = format!(
+        "printf '\\033[?1004h'; mkfifo '{0}'; read x < '{0}'; printf '\n\nlast words'; exit 7",
+        fifo.display()
+    );
     web.session("o/r#1", &script).await;
+    web.session("o/r#2", "read x").await;
     let mut terminal = web.terminal("/v/o+r+1/ws").await;
     terminal.is_told("its size", |notice| notice["kind"] == "size").await;
     eventually("the agent waits", async || fifo.exists().then_some(())).await;
@@ -314,6 +318,10 @@ async fn how_an_agent_ended_is_told_after_its_last_words() {
     let last = terminal.notices.last().unwrap();
     assert_eq!(last["how"], "the agent has ended: exit code 7");
     assert!(terminal.output.contains("last words"), "{:?}", terminal.output);
+    eventually("nobody looks any more", async || {
+        (web.world.sessions() == ["loop/o+r+1", "loop/o+r+2"]).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -91,6 +91,7 @@ impl Tmux {
             .args(["if-shell", "-F", "-t", &format!("{session}:"), &is_there, &make, &refuse])
             // Only this keeps a window's size whoever looks at it.
             .args([";", "set-option", "-w", "-t", window, "window-size", "manual"]);
+        call = self.survived(call, window);
         for (option, value) in [
             ("prefix", "None"),
             ("prefix2", "None"),

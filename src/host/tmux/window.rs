@@ -21,6 +21,9 @@ const WAITING_OPTION: &str = "@the_loop_waiting";
 /// milliseconds.
 const SHOWN_FOR: &str = "5000";
 const MANUAL_FOR_ALL: [&str; 4] = ["set-option", "-gw", "window-size", "manual"];
+/// Takes the pane out of every mode that its program had asked for, and brings its
+/// last screen back, which the first of them moves into the history.
+const RESET_THE_DEAD: &str = "send-keys -R ; resize-pane -T";
 /// What the count needs of the status line.
 const COUNT_COLUMNS: usize = 24;
 
@@ -131,6 +134,19 @@ impl Tmux {
         }
         let call = self.call().args(["start-server", ";", "show-options", "-gwv", "window-size"]);
         call.run_ok().await.is_ok_and(|output| output.stdout_text().trim() == "manual")
+    }
+
+    /// A call that also keeps a window's pane from ending the server after its
+    /// program has ended. 3.3a writes to a program that has asked for the focus when
+    /// somebody comes to look or goes (`CSI ? 1004 h`, most agents), also when that
+    /// has ended, and dies of it, with every session. 3.6a does not.
+    pub(super) fn survived(&self, call: Invocation, window: &str) -> Invocation {
+        let survives = Version::parse("3.6")
+            .is_some_and(|first| self.tool.version().is_some_and(|version| *version >= first));
+        if survives {
+            return call;
+        }
+        call.args([";", "set-option", "-w", "-q", "-t", window, "pane-died", RESET_THE_DEAD])
     }
 
     /// The beginning of a call that makes a session. Where that would be fatal the

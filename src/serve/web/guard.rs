@@ -215,8 +215,11 @@ fn harden(headers: &mut HeaderMap) {
     ] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    let no_store = HeaderValue::from_static("no-store");
-    headers.entry(header::CACHE_CONTROL).or_insert(no_store);
+    // The stream of events comes with a weaker word of its own.
+    let is_kept = |value: &HeaderValue| value.as_bytes() != b"no-cache";
+    if !headers.get(header::CACHE_CONTROL).is_some_and(is_kept) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
 }
 
 #[cfg(test)]
@@ -233,6 +236,23 @@ mod tests {
             headers.append(HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
         }
         decide(&names(), method, Kind::of(path), &headers)
+    }
+
+    #[test]
+    fn nothing_is_stored_but_what_is_served_to_be_kept() {
+        for (served, told) in [
+            (None, "no-store"),
+            // What the stream of events is served with.
+            (Some("no-cache"), "no-store"),
+            (Some("public, max-age=1"), "public, max-age=1"),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(value) = served {
+                headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(value));
+            }
+            harden(&mut headers);
+            assert_eq!(headers[header::CACHE_CONTROL], told);
+        }
     }
 
     const OWN: (&str, &str) = ("host", "localhost:7681");

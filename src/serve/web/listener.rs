@@ -55,8 +55,10 @@ impl Bound {
                 .hint(hint)
             };
             let listener = Listener::Unix(bind_socket(path).await.map_err(failed)?);
-            let url =
-                config.public_url.clone().unwrap_or_else(|| format!("unix:{}", path.display()));
+            let url = match &config.public_url {
+                Some(url) => with_slash(url.clone()),
+                None => format!("unix:{}", path.display()),
+            };
             return Ok(Self {
                 listener,
                 names: Names::new(listed, true),

@@ -82,6 +82,11 @@ pub enum Notice {
         /// Another pane, or another window, is in front of the agent's.
         behind: bool,
     },
+    /// It cannot be shown now; it is tried again.
+    Failed {
+        /// Why, and what to do.
+        why: String,
+    },
     /// The session has ended; nothing more comes.
     Ended {
         /// How.
@@ -177,7 +182,15 @@ async fn relay(web: &Arc<Web>, slug: &Slug, may_type: bool, socket: WebSocket) {
                 Ok(end) => return end,
                 Err(StageError::NoSession) => return End::Session(how_it_went(web, slug).await),
                 Err(error) => {
-                    tracing::warn!(%slug, error = %chain(&error), "a terminal was not opened");
+                    let why = chain(&error);
+                    let notice = Notice::Failed { why: why.clone() }.message();
+                    // A page that waits comes back for ever.
+                    if web.stages.is_news(slug, &why) {
+                        tracing::warn!(%slug, error = %why, "a terminal was not opened");
+                    }
+                    if say(&mut to_browser, notice).await.is_err() {
+                        return End::Browser;
+                    }
                 }
             }
             tries = if since.elapsed() > IN_A_ROW { 0 } else { tries + 1 };

@@ -49,6 +49,8 @@ pub(super) struct Stages(Mutex<BTreeMap<Slug, Arc<Shared>>>);
 #[derive(Debug, Default)]
 struct Shared {
     audience: Mutex<Audience>,
+    /// Why it was not set, the last time.
+    failure: Mutex<Option<String>>,
     stage: tokio::sync::Mutex<Stage>,
 }
 
@@ -195,11 +197,17 @@ impl Web {
                 socket
             }
         };
+        *shared.failure() = None;
         Ok(View { socket, sight, keys })
     }
 }
 
 impl Stages {
+    /// Whether it is another reason than the last time why a stage is not set.
+    pub(super) fn is_news(&self, slug: &Slug, why: &str) -> bool {
+        self.of(slug).failure().replace(why.to_owned()).is_none_or(|before| before != why)
+    }
+
     fn of(&self, slug: &Slug) -> Arc<Shared> {
         let mut stages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(stages.entry(slug.clone()).or_default())
@@ -209,6 +217,10 @@ impl Stages {
 impl Shared {
     fn audience(&self) -> MutexGuard<'_, Audience> {
         self.audience.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<String>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_empty(&self) -> bool {

@@ -53,3 +53,35 @@ export function keyRow(row, terminal) {
     return code >= 0x40 && code <= 0x5f ? String.fromCharCode(code & 0x1f) : text;
   };
 }
+
+// Control characters but the tab and the ends of lines.
+const CONTROLS = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g;
+
+/**
+ * Pastes text alone. What was copied from a foreign page may hold the end of a
+ * paste, after which the rest would be keys.
+ */
+export function pasteText(terminal) {
+  const paste = (event) => {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    terminal.paste(event.clipboardData.getData("text/plain").replace(CONTROLS, ""));
+  };
+  terminal.element.addEventListener("paste", paste, true);
+}
+
+/**
+ * Types what comes without a key, as from a picker of emoji or from dictation,
+ * which the terminal leaves out while it serves screen readers.
+ */
+export function typeWithoutKeys(terminal) {
+  let isKeyDown = false;
+  const { element } = terminal;
+  element.addEventListener("keydown", () => (isKeyDown = true), true);
+  element.addEventListener("keyup", () => (isKeyDown = false), true);
+  const type = (event) => {
+    const isText = event.inputType === "insertText" && !event.isComposing;
+    if (isText && !isKeyDown && event.data) terminal.input(event.data);
+  };
+  element.addEventListener("input", type, true);
+}

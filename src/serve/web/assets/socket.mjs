@@ -45,10 +45,7 @@ export class Socket {
     const socket = new WebSocket(url, "tty");
     socket.binaryType = "arraybuffer";
     this.#socket = socket;
-    socket.addEventListener("open", () => {
-      this.#pause = FIRST_PAUSE;
-      this.#on.opened();
-    });
+    socket.addEventListener("open", () => this.#on.opened());
     socket.addEventListener("message", ({ data }) => {
       if (this.#socket !== socket) return;
       if (typeof data === "string") this.#notice(data);
@@ -104,6 +101,8 @@ export class Socket {
   #notice(text) {
     const notice = JSON.parse(text);
     if (notice.kind === "ended") this.end();
+    // Its first word; one that cannot be shown is asked for less and less often.
+    if (notice.kind === "size") this.#pause = FIRST_PAUSE;
     this.#on.notice(notice);
   }
 

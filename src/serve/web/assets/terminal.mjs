@@ -3,7 +3,7 @@
 import { Unicode11Addon } from "./vendor/addon-unicode11.mjs";
 import { Terminal } from "./vendor/xterm.mjs";
 import { FONT, fit, showCursor } from "./fit.mjs";
-import { keyRow } from "./keys.mjs";
+import { keyRow, pasteText, typeWithoutKeys } from "./keys.mjs";
 import { ago, count, follow } from "./live.mjs";
 import { Socket } from "./socket.mjs";
 import { styleByScript } from "./styles.mjs";
@@ -19,6 +19,7 @@ const endedNotice = document.getElementById("ended");
 const bright = matchMedia("(prefers-color-scheme: light)");
 
 let isNew = true;
+let failure = "";
 
 styleByScript();
 const terminal = new Terminal({
@@ -47,10 +48,10 @@ bright.addEventListener("change", () => {
 
 const socket = new Socket(`/${place}/${slug}/ws`, {
   opened() {
-    say("connected");
+    if (!failure) say("connecting…");
   },
   closed() {
-    if (!socket.isOver) say("reconnecting…");
+    if (!socket.isOver && !failure) say("reconnecting…");
     modeNotice.hidden = true;
     behindNotice.hidden = true;
   },
@@ -63,7 +64,15 @@ const socket = new Socket(`/${place}/${slug}/ws`, {
     });
   },
   notice(notice) {
-    if (notice.kind === "size") resize(notice.columns, notice.lines);
+    if (notice.kind === "size") {
+      failure = "";
+      say("connected");
+      resize(notice.columns, notice.lines);
+    }
+    if (notice.kind === "failed") {
+      failure = notice.why;
+      say(`cannot be shown now: ${failure}`);
+    }
     if (notice.kind === "mode") {
       modeNotice.hidden = !notice.inMode;
       behindNotice.hidden = !notice.behind;
@@ -86,6 +95,7 @@ function resize(columns, lines) {
 }
 
 function end(how) {
+  failure = "";
   say("ended");
   document.getElementById("how").textContent = how;
   endedNotice.hidden = false;
@@ -99,6 +109,8 @@ if (types) {
   const withControl = keyRow(keysRow, terminal);
   terminal.onData((text) => socket.keys(withControl(text)));
   terminal.onBinary((text) => socket.bytes(Uint8Array.from(text, (c) => c.charCodeAt(0))));
+  pasteText(terminal);
+  typeWithoutKeys(terminal);
   terminal.attachCustomKeyEventHandler((event) => {
     if (event.key !== "F6" || !event.shiftKey) return true;
     if (event.type === "keydown") document.querySelector("#keys [tabindex='0']").focus();
