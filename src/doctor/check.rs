@@ -378,7 +378,7 @@ mod tests {
             let remedy = found.remedy.clone().unwrap();
             assert!(remedy.commands.is_empty() && remedy.note.unwrap().contains(helps));
             // To ask for it alone makes it no fault of the tool either.
-            let only = ["git".to_owned()];
+            let only = ["git.found".to_owned()];
             let mut report = Report::new(host, vec![resolution], vec![found]);
             report.narrow(&only, &Needs::default());
             assert_eq!(report.exit_code(), 3);

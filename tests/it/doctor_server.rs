@@ -193,13 +193,13 @@ async fn a_server_that_does_not_answer_is_no_server_that_fits() {
     let skew = |report: &the_loop::doctor::Report| {
         report.findings().iter().find(|found| found.id == "tmux.skew").cloned().unwrap()
     };
+    let awake = skew(&doctor_on(&place, &project).await);
+    run(&["kill-server"]);
     let found = skew(&report);
     assert!(found.what.contains("does not answer within 5 s"), "{found:?}");
     assert_eq!(found.severity, the_loop::doctor::Severity::Warning);
     assert_eq!(found.remedy.unwrap().commands, [format!("kill -CONT {pid}")]);
-    let found = skew(&doctor_on(&place, &project).await);
-    run(&["kill-server"]);
-    assert!(found.what.ends_with(", which fits"), "{found:?}");
+    assert!(awake.what.ends_with(", which fits"), "{awake:?}");
 }
 
 /// What is told to be typed works with the server that sessions are in.
