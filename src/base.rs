@@ -14,5 +14,6 @@ pub mod https;
 pub mod ids;
 pub mod process;
 pub mod random;
+pub mod runtime;
 pub mod terminal;
 pub mod text;

@@ -29,6 +29,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::base::env::Env;
 use crate::base::failure::{Failure, Kind};
+use crate::base::runtime;
 use crate::base::terminal::Printer;
 use crate::base::text::push_wrapped;
 
@@ -116,14 +117,21 @@ impl Context {
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::failed("could not start the runtime").because(error))?;
+        let runtime = runtime::one_thread().map_err(no_runtime)?;
         let result = runtime.block_on(work);
         // A look at a file system that hangs is not waited for.
         runtime.shutdown_background();
         result
+    }
+}
+
+/// About a system that has no files, or no threads, left for a runtime.
+fn no_runtime(error: io::Error) -> Failure {
+    let helps = runtime::more(&error);
+    let failure = Failure::failed("could not start the runtime").because(error);
+    match helps {
+        Some(helps) => failure.hint(helps),
+        None => failure,
     }
 }
 

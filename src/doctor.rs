@@ -31,11 +31,15 @@ pub mod tool;
 pub mod trouble;
 mod whose;
 
+use std::io;
+
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
+use crate::base::failure::plain;
+use crate::base::runtime::more;
 use crate::core::config::{HarnessName, RunnerKind, Tools};
 use crate::core::harness::Harness;
-use crate::core::platform::Host;
+use crate::core::platform::{Host, Remedy};
 
 use install::store::Store;
 
@@ -89,7 +93,8 @@ impl Needs {
             ToolId::Git if self.workspace => "each item has a work tree that it makes",
             ToolId::Git => "agents work with it, and work trees are made with it",
             ToolId::Claude if self.requires(id) => "it is the agent in use",
-            ToolId::Claude => "it is the agent of choice",
+            ToolId::Claude if self.harness.is_none() => "it is the agent of choice",
+            ToolId::Claude => "sessions here run another agent",
         }
     }
 
@@ -131,6 +136,7 @@ pub struct Request<'a> {
 /// belongs to the same group is in the report too: [`Report::narrow`] leaves it out.
 pub async fn check_up(request: &Request<'_>) -> Report {
     let Request { env, dirs, tools, needs, project, only } = *request;
+    let limits = checks::limits(only);
     let host = host::gather(env).await;
     let search = resolve::Search { env, dirs, tools };
     let resolve = async |id: ToolId| {
@@ -164,7 +170,17 @@ pub async fn check_up(request: &Request<'_>) -> Report {
     findings.extend(checks::skew(env, project, tmux.and_then(|tmux| tmux.chosen.as_ref())).await);
     findings.extend(agent);
     findings.extend(others);
+    findings.extend(limits);
     Report::new(host, resolutions, findings)
+}
+
+/// What can be said where not even a runtime can be made: which limit is too low.
+pub fn at_the_limit(env: &Env, why: &io::Error) -> Report {
+    let mut findings = checks::limits(&[]);
+    let what = format!("nothing else could be checked: {}", plain(&why.to_string()));
+    let remedy = Remedy { commands: Vec::new(), note: more(why).map(ToOwned::to_owned) };
+    findings.push(Finding::unchecked("limits.descriptors", what).remedy(remedy));
+    Report::new(host::without_asking(env), Vec::new(), findings)
 }
 
 /// Takes the advice away to run a Claude Code that is not there.

@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use super::env::Env;
 use super::failure::{chain, plain};
+use super::runtime::can_start;
 use super::text::{cap, visible};
 
 /// How long a server may take to be reached.
@@ -161,6 +162,8 @@ pub fn client(
     if url.scheme() == "https" {
         authorities(env)?;
     }
+    // A name is looked up on one.
+    can_start(1).map_err(|error| TrustError::Client { why: chain(&error) })?;
     // Set once for the process; a second time it is there already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()

@@ -22,6 +22,7 @@ use super::setup::Loaded;
 use crate::base::dirs::Dirs;
 use crate::base::failure::{Failure, Kind, chain};
 use crate::base::process::{Household, shell_word};
+use crate::base::runtime;
 use crate::base::terminal::table;
 use crate::base::text::{visible, visible_lines};
 use crate::core::config::{Config, RunnerKind, Tools};
@@ -142,6 +143,9 @@ fn run_it(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let kind = if is_managing(args) { Kind::Failed } else { Kind::CouldNotCheck };
     let dirs = Dirs::new(&context.env)
         .map_err(|error| Failure::new(kind, error.to_string()).hint(error.hint()))?;
+    if let (Err(why), false) = (runtime::can_open(), is_managing(args)) {
+        return show(context, args, &doctor::at_the_limit(&context.env, &why));
+    }
     let household = Household::enter();
     let result = context.block_on(async {
         tokio::select! {
@@ -234,16 +238,23 @@ async fn examine(context: &Context, dirs: &Dirs, args: &Args) -> Result<ExitCode
         let text =
             bundle::text(context, &mut report, asked.config.as_ref(), asked.place.as_deref());
         context.printer.out().write_all(text.as_bytes())?;
-    } else if args.json {
-        context.printer.data(&render(&report.to_json()))?;
     } else {
-        context.printer.out().write_all(report.render(context.printer.is_verbose()).as_bytes())?;
+        show(context, args, &report)?;
     }
     // After a repair it is the second look that counts: what was not fixed is there.
     Ok(ExitCode::from(match report.exit_code() {
         0 if is_left => Kind::Failed.exit_code(),
         code => code,
     }))
+}
+
+fn show(context: &Context, args: &Args, report: &Report) -> Result<ExitCode, Failure> {
+    if args.json {
+        context.printer.data(&render(&report.to_json()))?;
+    } else {
+        context.printer.out().write_all(report.render(context.printer.is_verbose()).as_bytes())?;
+    }
+    Ok(ExitCode::from(report.exit_code()))
 }
 
 /// What is needed, and what is configured.

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::Needs;
 use super::catalogue::is_asked;
-use super::check::MORE_FILES;
 use super::finding::{Finding, Severity};
 use super::repair::Repair;
 use super::resolve::{Candidate, by_others, on_path};
@@ -47,9 +46,9 @@ impl Missing {
         install.map(|install| remedy_by(install, host))
     }
 
-    /// Whether no more files could be opened to look at it.
-    fn is_of_limits(&self) -> bool {
-        self.lost.first().is_some_and(|(_, why)| why.is_of_limits())
+    /// What helps where it could not be looked at for a limit of this process.
+    fn limit(&self) -> Option<&'static str> {
+        self.lost.iter().find_map(|(_, why)| why.limit())
     }
 
     /// Whether one that is there only did not answer in time, as on a host under load.
@@ -146,9 +145,9 @@ pub(super) async fn findings(
             }
             Err(missing) => {
                 let what = format!("the agent {name} cannot be run: {missing}");
-                if missing.is_of_limits() {
+                if let Some(helps) = missing.limit() {
                     let finding = Finding::unchecked("agent.found", what);
-                    findings.push(finding.remedy(Remedy::note(MORE_FILES)));
+                    findings.push(finding.remedy(Remedy::note(helps)));
                     return findings;
                 }
                 let finding = Finding::new("agent.found", Severity::Error, what);

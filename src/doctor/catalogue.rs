@@ -50,6 +50,7 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("tools.litter", "nothing is left of an install that died"),
     ("tools.private", "nobody else can change what the-loop installs"),
     ("limits.descriptors", "enough files can be open at once"),
+    ("limits.processes", "enough processes can be started"),
 ];
 
 /// Whether the id was asked for: by itself or by its first part. Asking for

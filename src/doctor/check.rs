@@ -21,8 +21,6 @@ use crate::base::text::path_text;
 use crate::core::config::RunnerKind;
 use crate::core::platform::{Host, Remedy, remedy_again, remedy_for};
 
-/// What helps where no more files can be opened.
-pub(super) const MORE_FILES: &str = "raise the number of files that can be open (ulimit -n 4096)";
 /// How this program's own advice on installs begins.
 const INSTALL: &str = "the-loop doctor --install ";
 
@@ -164,10 +162,12 @@ fn about_none(resolution: &Resolution, host: &Host, needs: &Needs) -> Finding {
             fix: install(id, host, needs, None),
         };
     };
-    if first.why.is_of_limits() {
-        let what = format!("{name}: {} {}", path_text(&first.path), first.why);
-        let finding = Finding::unchecked(format!("{name}.{}", first.why.check()), what);
-        return finding.remedy(Remedy::note(MORE_FILES));
+    if let Some((lost, helps)) =
+        resolution.lost.iter().find_map(|lost| Some((lost, lost.why.limit()?)))
+    {
+        let what = format!("{name}: {} {}", path_text(&lost.path), lost.why);
+        let finding = Finding::unchecked(format!("{name}.{}", lost.why.check()), what);
+        return finding.remedy(Remedy::note(helps));
     }
     let configured = first.origin == Origin::Configured;
     let open = match first.why {
@@ -308,6 +308,7 @@ fn remedy_for_trouble(id: ToolId, lost: &Lost, host: &Host) -> Remedy {
 mod tests {
     use super::*;
     use crate::base::env::Env;
+    use crate::core::config::HarnessName;
     use crate::core::platform::Facts;
     use crate::doctor::Report;
     use crate::doctor::probe::Unchecked;
@@ -362,17 +363,26 @@ mod tests {
 
     #[test]
     fn a_limit_of_the_process_is_no_fault_of_a_tool() {
-        let source = std::io::Error::from_raw_os_error(24);
-        let lost = vec![Lost {
-            path: "/bin/git".into(),
-            origin: Origin::System,
-            why: Trouble::Unreadable { source },
-        }];
-        let resolution = Resolution { id: ToolId::Git, chosen: None, lost, unchecked: Vec::new() };
-        let host = Host::from_facts(&Facts::default());
-        let found = findings(&resolution, &host, &Needs::default(), None).remove(0);
-        assert!(!found.checked && found.what.contains("Too many open files"), "{found:?}");
-        assert_eq!(found.remedy, Some(Remedy::note(MORE_FILES)));
+        for (errno, said, helps) in [
+            (rustix::io::Errno::MFILE, "Too many open files", "ulimit -n 4096"),
+            (rustix::io::Errno::AGAIN, "temporarily unavailable", "ulimit -u 4096"),
+            (rustix::io::Errno::NOMEM, "Cannot allocate memory", "end some"),
+        ] {
+            let why = Trouble::Unreadable { source: errno.into() };
+            let lost = vec![Lost { path: "/bin/git".into(), origin: Origin::System, why }];
+            let id = ToolId::Git;
+            let resolution = Resolution { id, chosen: None, lost, unchecked: Vec::new() };
+            let host = Host::from_facts(&Facts::default());
+            let found = findings(&resolution, &host, &Needs::default(), None).remove(0);
+            assert!(!found.checked && found.what.contains(said), "{found:?}");
+            let remedy = found.remedy.clone().unwrap();
+            assert!(remedy.commands.is_empty() && remedy.note.unwrap().contains(helps));
+            // To ask for it alone makes it no fault of the tool either.
+            let only = ["git.found".to_owned()];
+            let mut report = Report::new(host, vec![resolution], vec![found]);
+            report.narrow(&only, &Needs::default());
+            assert_eq!(report.exit_code(), 3);
+        }
     }
 
     #[test]
@@ -397,6 +407,10 @@ mod tests {
         ] {
             assert_eq!(told(id, runner, web), what);
         }
+        let of_claude = |harness| Needs { harness, ..Needs::default() }.purpose(ToolId::Claude);
+        assert_eq!(of_claude(None), "it is the agent of choice");
+        assert_eq!(of_claude(Some(HarnessName::Claude)), "it is the agent in use");
+        assert_eq!(of_claude(Some(HarnessName::Demo)), "sessions here run another agent");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod disk;
 mod github;
 mod harness;
 mod host;
+mod limits;
 mod port;
 mod secret;
 mod server;
@@ -22,6 +23,8 @@ use super::tool::Tool;
 use super::{Needs, Request, Severity};
 use crate::base::dirs::Dirs;
 use crate::base::env::Env;
+use crate::base::failure::bare;
+use crate::base::runtime::{beside, more};
 use crate::core::platform::Host;
 
 pub(super) use disk::away;
@@ -32,6 +35,9 @@ pub use server::socket_fault;
 
 /// How long a group of checks may take.
 const DEADLINE: Duration = Duration::from_secs(5);
+/// How often a thread is asked for again that the system refused, and after how long.
+const AGAIN: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a configuration says that the checks need. Without one, nothing.
 #[derive(Debug, Clone, Default)]
@@ -92,7 +98,6 @@ type Group = fn(&Scene) -> Vec<Finding>;
 const GROUPS: &[(&[&str], Group)] = &[
     (&["path.entries"], host::path),
     (&["locale.utf8", "terminal.term", "terminal.descriptions"], host::terminal),
-    (&["limits.descriptors"], host::limits),
     (&["disk.space"], disk::disk),
     (&["tmux.socketDir"], server::socket_dir),
     (&["service.linger", "service.killMode"], service::unit),
@@ -109,7 +114,12 @@ const GROUPS: &[(&[&str], Group)] = &[
     (&["claude.onboarding", "claude.trust"], harness::claude),
 ];
 
-/// Makes every check that was asked for, all at the same time.
+/// What the system gives this user: first of all, and alone.
+pub(super) fn limits(only: &[String]) -> Vec<Finding> {
+    limits::limits(only)
+}
+
+/// Makes every other check that was asked for, all at the same time.
 pub(super) async fn run(request: &Request<'_>, host: &Host) -> Vec<Finding> {
     let Request { env, dirs, needs, project, only, .. } = *request;
     let scene = Scene {
@@ -122,15 +132,35 @@ pub(super) async fn run(request: &Request<'_>, host: &Host) -> Vec<Finding> {
     let mut running = Vec::new();
     for (ids, group) in GROUPS {
         if ids.iter().any(|id| is_asked(only, id)) {
-            let scene = scene.clone();
-            running.push((ids[0], tokio::task::spawn_blocking(move || group(&scene))));
+            let start = || {
+                let scene = scene.clone();
+                beside(move || group(&scene))
+            };
+            let mut started = start();
+            // Those before it end, and give back what they took.
+            for _ in 0..AGAIN {
+                if started.is_ok() || running.is_empty() {
+                    break;
+                }
+                tokio::time::sleep(PAUSE).await;
+                started = start();
+            }
+            running.push((ids[0], started));
         }
     }
     let mut findings = Vec::new();
     let end = tokio::time::Instant::now() + DEADLINE;
     for (id, task) in running {
-        match tokio::time::timeout_at(end, task).await {
+        let done = match task {
+            Ok(task) => tokio::time::timeout_at(end, task).await,
+            Err(error) => Ok(Err(error)),
+        };
+        match done {
             Ok(Ok(found)) => findings.extend(found),
+            Ok(Err(error)) if more(&error).is_some() => {
+                let what = format!("{id}: no thread can be started for it: {}", bare(&error));
+                findings.push(Finding::unchecked(id, what));
+            }
             Ok(Err(_)) => findings.push(Finding::unchecked(id, "the check itself failed")),
             Err(_) => {
                 let why = format!("it was not over within {} s", DEADLINE.as_secs());

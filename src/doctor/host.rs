@@ -28,6 +28,15 @@ const USUAL_DIRS: &[&str] = &[
 
 /// This machine.
 pub async fn gather(env: &Env) -> Host {
+    gathered(env, macos_version(env).await)
+}
+
+/// The same as far as no program needs to be run.
+pub(super) fn without_asking(env: &Env) -> Host {
+    gathered(env, None)
+}
+
+fn gathered(env: &Env, macos_version: Option<String>) -> Host {
     let uname = rustix::system::uname();
     let text = |field: &std::ffi::CStr| field.to_string_lossy().into_owned();
     let on_path = env.path_dirs();
@@ -39,7 +48,7 @@ pub async fn gather(env: &Env) -> Host {
         os_release: ["/etc/os-release", "/usr/lib/os-release"]
             .iter()
             .find_map(|path| fs::read_to_string(path).ok()),
-        macos_version: macos_version(env).await,
+        macos_version,
         present: kept(Facts::ASKED, |path| Path::new(path).exists()),
         programs: kept(Facts::PROGRAMS, |program| is_there(&on_path, program)),
         is_root: rustix::process::geteuid().is_root(),

@@ -6,12 +6,22 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::base::runtime::{more, startable};
+
 /// So few open files are not enough for a server with one pane.
 const DESCRIPTORS: u64 = 64;
+/// So few more processes neither.
+const PROCESSES: usize = 32;
 
 /// What is missing here, and what helps.
 pub(super) fn of_host() -> Option<String> {
-    of(Path::new("/dev"), getrlimit(Resource::Nofile).current)
+    of(Path::new("/dev"), getrlimit(Resource::Nofile).current).or_else(processes)
+}
+
+fn processes() -> Option<String> {
+    let (started, why) = startable(PROCESSES);
+    let helps = why.as_ref().and_then(more)?;
+    Some(format!("only {started} more processes or threads can be started: {helps}"))
 }
 
 fn of(dev: &Path, descriptors: Option<u64>) -> Option<String> {

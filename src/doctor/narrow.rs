@@ -38,7 +38,7 @@ impl Report {
             let is_blocking = blocked.iter().any(|id| {
                 check_of(*id, &finding.id).is_some_and(|check| OF_A_TOOL.contains(&check))
             });
-            if is_blocking {
+            if is_blocking && finding.checked {
                 // This very thing was asked for, whatever else is needed.
                 finding.severity = Severity::Error;
             }

@@ -72,6 +72,16 @@ pub(super) struct Open {
     pub(super) is_own: bool,
 }
 
+impl Open {
+    /// The same where it is told among others: with its path.
+    pub(super) fn why_of(&self, place: &Path) -> String {
+        match self.why.strip_suffix(" it") {
+            Some(who) if self.path == place => format!("{who} {}", path_text(place)),
+            _ => self.why.clone(),
+        }
+    }
+}
+
 /// What this user can close himself.
 pub(super) fn closable(open: &[Open]) -> Vec<PathBuf> {
     open.iter().filter(|open| open.is_own).map(|open| open.path.clone()).collect()

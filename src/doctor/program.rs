@@ -76,9 +76,15 @@ pub(super) fn elf_bits(head: &[u8]) -> Option<u8> {
 
 fn inspect_head(head: &[u8]) -> Result<(), Trouble> {
     let loader = if let Some(line) = head.strip_prefix(b"#!") {
-        let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
-        let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
-        Some(PathBuf::from(std::ffi::OsStr::from_bytes(word)))
+        // The system takes all but these for a part of the name.
+        let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let words = line.split(|byte| matches!(byte, b' ' | b'\t'));
+        let word = words.into_iter().find(|word| !word.is_empty()).unwrap_or_default();
+        let interpreter = PathBuf::from(std::ffi::OsStr::from_bytes(word));
+        if word.ends_with(b"\r") && !interpreter.exists() {
+            return Err(Trouble::LineEnds { interpreter });
+        }
+        Some(interpreter)
     } else if elf_bits(head).is_some() {
         let built_for = elf_machine(head);
         if built_for.is_some_and(|machine| !runs_here(machine)) {
@@ -170,5 +176,8 @@ mod tests {
         let error = inspect_head(b"#! /nowhere/node --x\n").unwrap_err();
         assert_eq!(error.to_string(), "needs `/nowhere/node`, which is not there");
         inspect_head(b"#!/bin/sh\n").unwrap();
+        inspect_head(b"#!\t/bin/sh -e\n").unwrap();
+        let error = inspect_head(b"#!/bin/sh\r\necho\r\n").unwrap_err();
+        assert_eq!(error.to_string(), "has the line ends of Windows, and there is no `/bin/sh\\r`");
     }
 }

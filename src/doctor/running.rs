@@ -17,13 +17,15 @@ use super::probe;
 use super::resolve::by_others;
 use super::tool::{Origin, Tool, ToolId};
 use crate::base::env::Env;
-use crate::base::process::{process_text, shell_word};
+use crate::base::process::{ExecError, process_text, shell_word};
 use crate::base::text::path_text;
 use crate::core::platform::{Remedy, Version};
 
 /// How long a running server may take to tell its version. A client of another
 /// group can hang.
 const DEADLINE: Duration = Duration::from_secs(2);
+/// How long its own client waits for it. It answers at once; the host may be slow.
+const SILENCE: Duration = Duration::from_secs(5);
 /// How often one that cannot be asked is asked again, and after how long.
 const AGAIN: u32 = 2;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -56,6 +58,8 @@ struct Running {
     /// Its own binary, where the system tells.
     own: Option<Tool>,
     version: Version,
+    /// Its process, when it does not answer.
+    is_silent: Option<u32>,
 }
 
 async fn running(env: &Env, tool: &Tool, socket: &Path) -> Result<Option<Running>, String> {
@@ -83,8 +87,14 @@ async fn running(env: &Env, tool: &Tool, socket: &Path) -> Result<Option<Running
         }
         let own = Tool::candidate("tmux", &path, Origin::System, env);
         let version = probe::version(ToolId::Tmux, &own).await.map_err(|why| why.to_string())?;
+        // What the program says is not what the server does, which may hang.
+        let asked = own.invocation().arg("-S").arg(socket).deadline(SILENCE);
+        let asked = asked.args(["display-message", "-p", "#{version}"]).run().await;
+        if let Err(ExecError::TimedOut { .. }) = asked {
+            return Ok(Some(Running { own: None, version, is_silent: Some(pid) }));
+        }
         let own = Some(own.with_version(version.clone()));
-        return Ok(Some(Running { own, version }));
+        return Ok(Some(Running { own, version, is_silent: None }));
     }
     let asked = tool
         .invocation()
@@ -94,7 +104,7 @@ async fn running(env: &Env, tool: &Tool, socket: &Path) -> Result<Option<Running
         .deadline(DEADLINE);
     let said = asked.run_ok().await.map_err(|error| crate::base::failure::chain(&error))?;
     let version = Version::find(&said.stdout_text()).ok_or("it told no version")?;
-    Ok(Some(Running { own: None, version }))
+    Ok(Some(Running { own: None, version, is_silent: None }))
 }
 
 /// What is known of the server on a socket, for a client of this version.
@@ -105,6 +115,8 @@ pub(super) enum Fit {
     Same(Version),
     /// They do not.
     Other(Version, Option<Tool>),
+    /// It does not answer: the process with this id.
+    Silent(u32),
     /// That could not be found out.
     Unknown(String),
 }
@@ -122,6 +134,7 @@ pub(super) async fn fit(env: &Env, tool: &Tool, socket: &Path) -> Fit {
     }
     match (found, tool.version()) {
         (Ok(None), _) => Fit::None,
+        (Ok(Some(Running { is_silent: Some(pid), .. })), _) => Fit::Silent(pid),
         (Ok(Some(server)), Some(ours)) if group(&server.version) != group(ours) => {
             Fit::Other(server.version, server.own)
         }
@@ -149,6 +162,22 @@ pub(super) fn misfit(tool: &Tool, socket: &Path, fit: &Fit, severity: Severity) 
                     "use the tmux that started it, or end that server when nothing in it is needed",
                 ),
             })
+        }
+        Fit::Silent(pid) => {
+            let what = format!(
+                "the running tmux server does not answer within {} s: {}",
+                SILENCE.as_secs(),
+                process_text(*pid)
+            );
+            let remedy = Remedy {
+                commands: vec![format!("kill -CONT {pid}")],
+                note: Some(
+                    "that wakes one that was stopped; one that hangs can only be ended, with \
+                     everything in it"
+                        .to_owned(),
+                ),
+            };
+            Finding::new(id, severity, what).shown_by(shown).remedy(remedy)
         }
         Fit::Unknown(why) => {
             let what = format!("the version of the running tmux server is not known: {why}");
@@ -202,7 +231,9 @@ pub async fn choose(tool: Tool, env: &Env, places: Places<'_>) -> Result<Choice,
     let fit = fit(env, &tool, &default).await;
     match &fit {
         Fit::None | Fit::Same(_) => Ok(Choice { client: tool, socket: None }),
-        Fit::Unknown(_) => Err(Box::new(misfit(&tool, &default, &fit, Severity::Error))),
+        Fit::Silent(_) | Fit::Unknown(_) => {
+            Err(Box::new(misfit(&tool, &default, &fit, Severity::Error)))
+        }
         Fit::Other(_, own) => {
             let client = own.as_ref().unwrap_or(&tool);
             let ours = has_ours(client, &default, &places).await.map_err(|why| {

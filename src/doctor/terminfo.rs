@@ -48,10 +48,13 @@ fn dirs(env: &Env, usual: &[&str]) -> Vec<PathBuf> {
     dirs
 }
 
-/// Whether this terminal is described nowhere, where others are. Without any
-/// description at all that is what is said.
+/// Whether this terminal is described nowhere.
 pub(super) fn is_missing_here(env: &Env, name: &str) -> bool {
-    missing_here(env).len() < NEEDED.len() && !dirs(env, USUAL).iter().any(|dir| has(dir, name))
+    is_missing(env, USUAL, name)
+}
+
+fn is_missing(env: &Env, usual: &[&str], name: &str) -> bool {
+    !dirs(env, usual).iter().any(|dir| has(dir, name))
 }
 
 /// The same, in the places of this system.
@@ -109,12 +112,15 @@ mod tests {
         let vars = [("THE_LOOP_HOME", home.path().as_os_str())];
         let env = Env::fixed(vars, home.path(), "/bin/the-loop");
         assert_eq!(missing(&env, &[]), NEEDED);
+        // Where none is described, no other one is either.
+        assert!(is_missing(&env, &[], "nosuchterm") && is_missing(&env, &[], NEEDED[0]));
         if compiler(&env).is_none() {
             eprintln!("skipped: there is no tic here");
             return;
         }
         make(&env).await.unwrap();
         assert_eq!(missing(&env, &[]), Vec::<&str>::new());
+        assert!(is_missing(&env, &[], "nosuchterm") && !is_missing(&env, &[], NEEDED[0]));
         let tool = Tool::candidate("tmux", Path::new("/bin/tmux"), Origin::System, &env);
         let dirs = tool.var("TERMINFO_DIRS").unwrap().to_str().unwrap();
         assert_eq!(dirs, format!(":{}", own_dir(&env).unwrap().display()));

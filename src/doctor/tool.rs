@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::install::versions::{self, Hold};
 use super::{path, terminfo};
 use crate::base::env::Env;
-use crate::base::process::Invocation;
+use crate::base::process::{Invocation, shell_word};
 use crate::core::config::{ToolConfig, Tools};
 use crate::core::platform::{ToolData, Version, tool_data};
 
@@ -158,6 +158,17 @@ impl Tool {
         self.origin
     }
 
+    /// How a person types it: its name, where `PATH` leads to just this one.
+    pub fn typed(&self) -> String {
+        let path = self.var("PATH").unwrap_or_default();
+        let first = std::env::split_paths(path)
+            .map(|dir| dir.join(self.name.as_ref()))
+            .find(|path| path.is_file());
+        let real = |path: &Path| fs_err::canonicalize(path).ok();
+        let is_first = first.is_some_and(|first| real(&first) == real(&self.path));
+        if is_first { self.name.to_string() } else { shell_word(&self.path.to_string_lossy()) }
+    }
+
     /// A command line without arguments. Its environment holds what a started
     /// program may see and nothing else: no secret of ours, no enclosing tmux.
     pub fn invocation(&self) -> Invocation {
@@ -212,6 +223,18 @@ mod tests {
             assert_eq!(ToolId::parse(id.as_str()), Some(id));
         }
         assert_eq!(ToolId::parse("sh"), None);
+    }
+
+    #[test]
+    fn a_person_types_the_name_only_where_it_leads_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a b/sh");
+        fs_err::create_dir(dir.path().join("a b")).unwrap();
+        fs_err::write(&path, "").unwrap();
+        let env = Env::fixed([("PATH", "/usr/bin:/bin")], "/", "/bin/the-loop");
+        let typed = |path: &Path| Tool::candidate("sh", path, Origin::System, &env).typed();
+        assert_eq!(typed(Path::new("/bin/sh")), "sh");
+        assert_eq!(typed(&path), format!("'{}'", path.display()));
     }
 
     #[tokio::test]

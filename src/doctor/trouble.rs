@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::base::failure::chain;
+use crate::base::runtime::more;
 use crate::base::text::visible;
 use crate::core::platform::Version;
 
@@ -65,6 +66,12 @@ pub enum Trouble {
         /// The loader or interpreter.
         loader: PathBuf,
     },
+    /// A script was written where lines end otherwise.
+    #[error("has the line ends of Windows, and there is no `{}`", visible(&interpreter.to_string_lossy()))]
+    LineEnds {
+        /// What should interpret it, as the system reads it.
+        interpreter: PathBuf,
+    },
     /// A library that it is linked with is not there.
     #[error("cannot start: {said}")]
     LibraryMissing {
@@ -86,7 +93,7 @@ pub enum Trouble {
         after: Duration,
     },
     /// It answered with something that is no version.
-    #[error("told no version, but `{said}`")]
+    #[error("{}", no_version(said))]
     NoVersion {
         /// What it said.
         said: String,
@@ -126,10 +133,13 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Whether it is this process that may open no more files, which says nothing of
-    /// the binary.
-    pub(super) fn is_of_limits(&self) -> bool {
-        matches!(self, Self::Unreadable { source } if no_more_files(source))
+    /// What helps where it is this process, or its user, that may have no more: that
+    /// says nothing of the binary.
+    pub(super) fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreadable { source } => more(source),
+            _ => None,
+        }
     }
 
     /// The second part of the id of the check that found it.
@@ -143,8 +153,9 @@ impl Trouble {
     }
 }
 
-/// Whether an error says that no more files can be open at once.
-pub(super) fn no_more_files(error: &io::Error) -> bool {
-    let limits = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
-    limits.iter().any(|limit| error.raw_os_error() == Some(limit.raw_os_error()))
+fn no_version(said: &str) -> String {
+    match said {
+        "" => "told no version, nor anything else".to_owned(),
+        said => format!("told no version, but `{said}`"),
+    }
 }

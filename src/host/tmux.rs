@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::base::ids::WorkItem;
-use crate::base::process::{ExecError, Invocation};
+use crate::base::process::{ExecError, Invocation, shell_word};
 use crate::doctor::tool::Tool;
 
 mod end;
@@ -149,6 +149,16 @@ impl Tmux {
     /// Which server it is.
     pub fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// How a person speaks to this server, when plain `tmux` is not enough: with a
+    /// client that it understands.
+    pub fn typed(&self) -> Option<String> {
+        let client = self.tool.typed();
+        match self.server.socket() {
+            Some(socket) => Some(format!("{client} -S {}", shell_word(&socket.to_string_lossy()))),
+            None => Some(client).filter(|client| *client != self.tool.id_name()),
+        }
     }
 
     /// Makes a session of one pane whose program is the command itself, never a

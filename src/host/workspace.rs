@@ -15,6 +15,7 @@ use fs_err as fs;
 use crate::base::failure::chain;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::files::private_dir;
+use crate::base::runtime::beside;
 use crate::core::config::LiveConfig;
 use crate::core::session::SessionRecord;
 use crate::core::workspace::{Head, Origin, Places, Survey, WorkTree, head_of, url_of};
@@ -239,8 +240,8 @@ async fn lock(
     let io = |source| WorkspaceError::Io { what: "making the clones' directory".into(), source };
     private_dir(clone.parent().unwrap_or(Path::new("/"))).map_err(io)?;
     let path = clone.with_extension("lock");
-    let file = tokio::task::spawn_blocking(move || LockFile::acquire(&path));
-    let taken = file.await.map_err(|error| io(io::Error::other(error)))?;
+    let file = beside(move || LockFile::acquire(&path)).map_err(io)?;
+    let taken = file.await.map_err(io)?;
     taken.map(|file| (guard, file)).map_err(|error| match error {
         LockError::Io { source, .. } => io(source),
         held @ LockError::Held { .. } => io(io::Error::other(held)),

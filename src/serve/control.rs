@@ -52,6 +52,9 @@ pub struct Status {
     /// user's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tmux_socket: Option<String>,
+    /// How a person speaks to that server, when plain `tmux` is not enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tmux_command: Option<String>,
     /// The configuration file it runs with.
     pub config: String,
     /// Whether that file is another one now than was read.

@@ -236,6 +236,7 @@ impl Daemon {
         }));
         let tmux_socket = tmux.as_ref().and_then(|tmux| tmux.server().socket());
         let tmux_socket = tmux_socket.map(|path| path.display().to_string());
+        let tmux_command = tmux.as_ref().and_then(Tmux::typed);
         let home = env.var_os("HOME").map(PathBuf::from);
         let github = github::Parts {
             inbox: inbox.clone(),
@@ -334,6 +335,7 @@ impl Daemon {
             url,
             web_url,
             tmux_socket,
+            tmux_command,
             config: file.display().to_string(),
             runner: config.routing.runner.as_str().to_owned(),
             started_at: clock.now(),

@@ -114,10 +114,10 @@ pub fn wait_for_tools(dir: &Path) -> io::Result<()> {
     }
     let (sender, receiver) = std::sync::mpsc::channel();
     // The thread ends with this short-lived program, if not before.
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         let locked = file.lock_shared();
         let _ = sender.send(locked.map(|()| file));
-    });
+    })?;
     let _file = receiver.recv_timeout(TOOL_PATIENCE);
     tool_begins(dir)
 }

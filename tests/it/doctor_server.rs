@@ -171,3 +171,62 @@ fn what_listens_on_a_socket_and_is_no_tmux_is_not_believed() {
     let report = json(&place.run("BIN", &["doctor", "--json", "--for", "tmux"], &[]));
     assert_eq!(severity(&report, "tmux.version"), "error");
 }
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_no_server_that_fits() {
+    let place = Place::new();
+    let socket = place.path("s");
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(tmux_path());
+        command.args(["-f", "/dev/null", "-S"]).arg(&socket).args(args).output().unwrap()
+    };
+    let made = run(&["new-session", "-d", "-P", "-F", "#{pid}", "cat"]);
+    let pid = text(&made.stdout).trim().to_owned();
+    let signal = |signal| {
+        let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    };
+    let project = Project { tmux_socket: Some(socket.clone()), ..Project::default() };
+    signal(rustix::process::Signal::STOP);
+    let report = doctor_on(&place, &project).await;
+    signal(rustix::process::Signal::CONT);
+    let skew = |report: &the_loop::doctor::Report| {
+        report.findings().iter().find(|found| found.id == "tmux.skew").cloned().unwrap()
+    };
+    let awake = skew(&doctor_on(&place, &project).await);
+    run(&["kill-server"]);
+    let found = skew(&report);
+    assert!(found.what.contains("does not answer within 5 s"), "{found:?}");
+    assert_eq!(found.severity, the_loop::doctor::Severity::Warning);
+    assert_eq!(found.remedy.unwrap().commands, [format!("kill -CONT {pid}")]);
+    assert!(awake.what.ends_with(", which fits"), "{awake:?}");
+}
+
+/// What is told to be typed works with the server that sessions are in.
+#[tokio::test]
+async fn the_command_that_start_and_status_and_list_print_is_that_of_the_servers_own_client() {
+    let mut world = crate::support::World::new("defaultHarness: demo");
+    let new = test_tool("tmux-3.6a");
+    let config = std::fs::read_to_string(world.config()).unwrap();
+    let config = config.replace(tmux_path().to_str().unwrap(), new.to_str().unwrap());
+    std::fs::write(world.config(), config).unwrap();
+    world.start().await;
+    let issue = crate::support::payload::labeled("o/r", 1, "alice");
+    world.post("a", "issues", &issue).await;
+    world.reaches("a", "delivered").await;
+    let command = format!("{} -S {}", new.display(), world.tmux.socket.display());
+    let place = format!("Sessions are in tmux ({command})");
+    let started = world.receiver_log();
+    let (_, status, _) = world.run(&["gh-webhook", "status"]);
+    let (_, _, listed) = world.run(&["sessions", "list"]);
+    let typed = format!("{command} list-sessions -F '#{{session_name}}'");
+    let mut shell = std::process::Command::new("/bin/sh");
+    let output = shell.args(["-c", &typed]).env_remove("TMUX").output().unwrap();
+    let mut end = std::process::Command::new("/bin/sh");
+    let ended = end.args(["-c", &format!("{command} kill-server")]).output().unwrap();
+    assert!(started.contains(&place), "{started}");
+    assert!(status.contains(&format!("tmux server    {command}\n")), "{status}");
+    assert!(listed.contains(&place), "{listed}");
+    assert_eq!(text(&output.stdout), "loop/o+r+1\n", "{}", text(&output.stderr));
+    assert!(ended.status.success());
+}

@@ -4,9 +4,10 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use serde_json::{Value, json};
 use the_loop::base::failure::chain;
 
-use crate::doctor::{Place, test_tool, words};
+use crate::doctor::{Place, finding, json, test_tool, words};
 use crate::install::{GOOD, active, folder, mode};
 use crate::install_faults::{build, install_it, names, tools};
 
@@ -28,23 +29,51 @@ pub(crate) fn may_mount() -> bool {
 /// Runs an install of the real ttyd in a mount namespace of its own, after
 /// `mounts`. `None` where this host allows no such thing.
 fn in_namespace(place: &Place, mounts: &str) -> Option<std::process::Output> {
+    let folder = test_tool("ttyd");
+    let folder = folder.parent().unwrap().to_str().unwrap();
+    run_in_namespace(place, mounts, &["doctor", "--install", "ttyd", "--offline", folder])
+}
+
+fn run_in_namespace(place: &Place, mounts: &str, args: &[&str]) -> Option<std::process::Output> {
     if !may_mount() {
         return None;
     }
     std::fs::create_dir_all(place.path("home/data")).unwrap();
     let script = format!("set -e\n{mounts}\nexec \"$@\"");
-    let folder = test_tool("ttyd");
     let mut command = std::process::Command::new("unshare");
     command
         .args(["-rm", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_the-loop")])
-        .args(["doctor", "--install", "ttyd", "--offline"])
-        .arg(folder.parent().unwrap())
+        .args(args)
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .env("THE_LOOP_HOME", place.path("home"))
         .env("TMPDIR", place.path("tmp"))
         .env("DATA", place.path("home/data"));
     Some(command.output().unwrap())
+}
+
+#[test]
+fn an_install_that_is_known_to_fail_is_not_advised() {
+    let advised = |output: &std::process::Output| {
+        let report = json(output);
+        let found = finding(&report, "ttyd.found").clone();
+        assert_eq!((&found["remedy"]["commands"], &found["fix"]), (&json!([]), &Value::Null));
+        found["remedy"]["note"].as_str().unwrap().to_owned()
+    };
+    let args = ["doctor", "--json", "--for", "web", "--only", "ttyd"];
+    for size in ["64k", "300k"] {
+        let place = Place::new();
+        let mounts = format!("mount -t tmpfs -o size={size} x \"$DATA\"");
+        let Some(output) = run_in_namespace(&place, &mounts, &args) else { break };
+        let said = advised(&output);
+        assert!(said.contains("would install it there is no room: set THE_LOOP_HOME"), "{said}");
+    }
+    // Who is root can write there, and so can the other user.
+    let place = Place::new();
+    if std::os::unix::fs::chown(place.path("home"), Some(1), Some(1)).is_ok() {
+        let said = advised(&place.run("/usr/bin:/bin", &args, &[]));
+        assert!(said.contains("would install it others could change it"), "{said}");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod demo;
 mod disk_full;
 mod doctor;
 mod doctor_host;
+mod doctor_limits;
 mod doctor_others;
 mod doctor_report;
 mod doctor_server;

@@ -25,6 +25,7 @@ const FENCES: &[(&str, &[&str])] = &[
         &[
             "base/http",
             "base/process",
+            "base/runtime",
             "doctor",
             "state/inbox",
             "state/changes",

@@ -267,8 +267,10 @@ pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<Exit
             let holder = store.holder(id, &installed);
             let fault = store.fault(id, &installed);
             if let Some(fault) = &fault {
+                let closing = store.closing(&installed);
                 let is_pinned = id.data().pins.iter().any(|pin| pin.version == installed.version);
                 let again = match &holder {
+                    _ if closing.is_some() => String::new(),
                     Some(holder) => format!("it is used by {holder}: end that first"),
                     None if is_pinned => {
                         format!("the-loop doctor --install {}@{}", id.as_str(), installed.version)
@@ -279,7 +281,11 @@ pub(super) fn list(context: &Context, dirs: &Dirs, as_json: bool) -> Result<Exit
                 };
                 let what = format!("{} {} {fault}; it is not run", id.as_str(), installed.version);
                 push_wrapped(&mut faults, "", 2, &what, WIDTH);
-                let _ = writeln!(faults, "hint: {}", context.with_config(&again));
+                let closing = closing.map(|it| it.commands.into_iter().chain(it.note));
+                let hints = closing.map_or_else(|| vec![again], Iterator::collect);
+                for hint in hints {
+                    let _ = writeln!(faults, "hint: {}", context.with_config(&hint));
+                }
             }
             all.push(json!({
                 "id": id.as_str(),

@@ -8,25 +8,29 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use super::status::socket_option;
 use crate::base::clock::Clock;
 use crate::base::failure::Failure;
 use crate::base::process::Household;
-use crate::base::text::visible_lines;
-use crate::cli::Context;
+use crate::base::runtime;
+use crate::base::text::{visible, visible_lines};
 use crate::cli::background::Background;
 use crate::cli::doctor::stalls;
 use crate::cli::setup::Loaded;
 use crate::cli::tools::server_of;
+use crate::cli::{Context, no_runtime};
 use crate::core::config::{GithubConfig, HarnessName, RunnerKind, variable_shown};
 use crate::doctor::tool::{Tool, ToolId};
 use crate::doctor::{self, Finding};
 use crate::host::agents::Agents;
+use crate::host::tmux::Tmux;
 use crate::serve::daemon::{Daemon, Setup};
 use crate::serve::github::{API, TOKENS};
 use crate::serve::receiver::Secret;
 use crate::serve::reload::Reloader;
 use crate::state::config_file;
+
+/// The threads that the receiver's work is spread over.
+const WORKERS: usize = 2;
 
 /// The checks whose faults keep the receiver from starting, or every session. tmux's
 /// socket is looked at when it is known which one it is.
@@ -119,11 +123,7 @@ fn begin(context: &Context, args: &Args, in_background: bool) -> Result<ExitCode
         rustix::process::setsid()
             .map_err(|error| Failure::failed("could not leave the terminal").because(error))?;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed("could not start the runtime").because(error))?;
+    let runtime = runtime::with_workers(WORKERS).map_err(no_runtime)?;
     let result = if in_background {
         runtime.block_on(Box::pin(detach(context, args, loaded, read)))
     } else {
@@ -142,9 +142,8 @@ async fn foreground(
     start_log();
     let setup = Box::pin(check(context, args, loaded, read)).await?;
     stalls::warn(context, &setup.config, &setup.paths).await?;
-    let socket = setup.tmux.as_ref().and_then(|tmux| tmux.server().socket());
-    let socket = socket.map(|path| path.to_string_lossy().into_owned());
-    let place = place_of(setup.config.routing.runner.as_str(), socket.as_deref());
+    let command = setup.tmux.as_ref().and_then(Tmux::typed);
+    let place = place_of(setup.config.routing.runner.as_str(), command.as_deref());
     let users = setup.config.routing.authorized_users.is_empty();
     let daemon = Daemon::bind(setup).await?;
     for broken in daemon.broken_sessions() {
@@ -171,11 +170,11 @@ async fn foreground(
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Where new sessions are, and how a person comes to them.
-fn place_of(runner: &str, socket: Option<&str>) -> String {
-    match socket {
+/// Where new sessions are, and by which command a person comes to them.
+fn place_of(runner: &str, command: Option<&str>) -> String {
+    match command {
         _ if runner != RunnerKind::Tmux.as_str() => "Sessions are headless".to_owned(),
-        Some(socket) => format!("Sessions are in tmux ({})", socket_option(socket)),
+        Some(command) => format!("Sessions are in tmux ({})", visible(command)),
         None => "Sessions are in tmux".to_owned(),
     }
 }
@@ -388,6 +387,6 @@ async fn detach(
         status.pid,
         loaded.paths.log().display()
     ));
-    context.printer.note(&place_of(&status.runner, status.tmux_socket.as_deref()));
+    context.printer.note(&place_of(&status.runner, status.tmux_command.as_deref()));
     Ok(ExitCode::SUCCESS)
 }

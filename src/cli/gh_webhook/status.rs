@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use super::hooks;
 use crate::base::failure::Failure;
-use crate::base::process::shell_word;
 use crate::base::text::{visible, visible_lines, wrapped};
 use crate::cli::{Context, json};
 use crate::serve::control::{self, Status};
@@ -85,8 +84,8 @@ fn render(status: &Status) -> String {
         lines.push(wrapped(&visible_lines(why), WIDTH, "  "));
         lines.push("  What GitHub sent meanwhile it shows under Recent Deliveries.".to_owned());
     }
-    if let Some(socket) = &status.tmux_socket {
-        lines.insert(4, format!("tmux server    {}", socket_option(socket)));
+    if let Some(command) = &status.tmux_command {
+        lines.insert(4, format!("tmux server    {}", visible(command)));
     }
     if let Some(url) = &status.web_url {
         lines.insert(2, format!("web terminal   {}", visible(url)));
@@ -96,9 +95,4 @@ fn render(status: &Status) -> String {
         lines.extend(visible_lines(&refusal.why).lines().map(|line| format!("  {line}")));
     }
     lines.join("\n")
-}
-
-/// How tmux is told of this socket, to be pasted.
-pub(super) fn socket_option(socket: &str) -> String {
-    format!("tmux -S {}", visible(&shell_word(socket)))
 }

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use super::{Context, Failure, Loaded, Registry, SessionStatus, Slug, drive, fit, resolve, tools};
+use crate::base::process::shell_word;
 use crate::base::text::{cap, visible};
 use crate::core::config::RunnerKind;
 
@@ -60,6 +61,10 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         let pane_id = context.env.var_os("TMUX_PANE").unwrap_or_default();
         tmux.switch(&pane).env("TMUX", enclosing).env("TMUX_PANE", pane_id)
     } else {
+        if let Some(command) = tmux.typed() {
+            let name = shell_word(&format!("={}", slug.tmux_name()));
+            context.printer.note(&format!("{} attach -t {name}", visible(&command)));
+        }
         tmux.attach(&pane, args.read_only)
     };
     Err(Failure::failed("could not attach").because(invocation.exec()))

@@ -51,6 +51,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         if let Some(held) = held_back(&sessions, &live, loaded.config.routing.max_sessions) {
             context.printer.note(&held);
         }
+        if let Some(command) = live.tmux() {
+            context.printer.note(&format!("Sessions are in tmux ({})", visible(command)));
+        }
     }
     for broken in &sessions.broken {
         context.printer.note(&broken_line(broken));

@@ -18,13 +18,15 @@ pub(super) struct Live {
     waiting: BTreeMap<Slug, Waiting>,
     /// The web terminal's address.
     web: Option<String>,
+    /// How a person speaks to their tmux server, when plain `tmux` is not enough.
+    tmux: Option<String>,
 }
 
 impl Live {
     /// Looks at the agents of these sessions. Where tmux cannot be asked, the
     /// recorded status is all there is.
     pub(super) fn look(context: &Context, loaded: &Loaded, sessions: &registry::Loaded) -> Self {
-        let seen = Self::seen(context, loaded, sessions);
+        let (seen, tmux) = Self::seen(context, loaded, sessions);
         let waiting = match Inbox::read_only(&loaded.paths.inbox()) {
             Ok(inbox) => inbox.waiting(),
             Err(InboxError::Missing { .. }) => Ok(BTreeMap::new()),
@@ -35,31 +37,33 @@ impl Live {
             context.printer.note(&format!("warning: what waits cannot be read: {error}"));
             BTreeMap::new()
         });
-        Self { seen, waiting, web: web::base(context, loaded) }
+        Self { seen, waiting, web: web::base(context, loaded), tmux }
     }
 
     fn seen(
         context: &Context,
         loaded: &Loaded,
         sessions: &registry::Loaded,
-    ) -> BTreeMap<Slug, Seen> {
+    ) -> (BTreeMap<Slug, Seen>, Option<String>) {
         let headless = live::headless(&loaded.paths, &sessions.records);
         if !sessions.records.values().any(live::is_hosted) {
-            return headless;
+            return (headless, None);
         }
         let seen = context.block_on(async {
             let tmux = tools::tmux(context, loaded).await?;
             let home = context.env.var_os("HOME").map(Path::new);
             let harnesses = Harnesses::new(&loaded.config.harnesses, context.env.home());
-            live::hosted(&tmux, &harnesses, home, &sessions.records).await.map_err(|error| {
+            let seen = live::hosted(&tmux, &harnesses, home, &sessions.records).await;
+            let seen = seen.map_err(|error| {
                 Failure::failed("tmux could not be asked for its sessions").because(error)
-            })
+            })?;
+            Ok((seen, tmux.typed()))
         });
         match seen {
-            Ok(seen) => seen.into_iter().chain(headless).collect(),
+            Ok((seen, tmux)) => (seen.into_iter().chain(headless).collect(), tmux),
             Err(failure) => {
                 context.printer.note(&format!("warning: {failure}"));
-                headless
+                (headless, None)
             }
         }
     }
@@ -82,6 +86,11 @@ impl Live {
     /// Where a session can be seen in a browser.
     pub(super) fn web_url(&self, record: &SessionRecord) -> Option<String> {
         web::url_of(self.web.as_deref(), record)
+    }
+
+    /// How a person speaks to the tmux server, when plain `tmux` is not enough.
+    pub(super) fn tmux(&self) -> Option<&str> {
+        self.tmux.as_deref()
     }
 
     /// What waits for a session.

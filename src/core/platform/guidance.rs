@@ -413,6 +413,24 @@ mod tests {
     }
 
     #[test]
+    fn a_release_without_a_number_is_known_by_its_name() {
+        let commands = |text: &str| {
+            let host = Host::from_facts(&linux(text, &["apt", "sudo"]));
+            remedy_for(tool_data("ttyd").unwrap(), &host).commands
+        };
+        for (release, is_packaged) in [
+            ("ID=debian VERSION_CODENAME=trixie", false),
+            ("ID=debian VERSION_CODENAME=forky", true),
+            ("ID=debian", true),
+            ("ID=devuan ID_LIKE=debian VERSION_CODENAME=excalibur", false),
+        ] {
+            let told = commands(release);
+            let package = told.iter().any(|command| command == "sudo apt install ttyd");
+            assert_eq!(package, is_packaged, "{release}: {told:?}");
+        }
+    }
+
+    #[test]
     fn a_derivatives_npm_is_judged_by_the_release_that_it_is_made_of() {
         let mint = |base: &str| {
             let text = format!("ID=linuxmint ID_LIKE=ubuntu UBUNTU_CODENAME={base}");

@@ -176,6 +176,11 @@ const RELEASES: &[(&str, &str, &str)] = &[
     ("debian", "12", "bookworm"),
     ("debian", "13", "trixie"),
     ("debian", "14", "forky"),
+    // Devuan's, each made of one of them.
+    ("debian", "10", "beowulf"),
+    ("debian", "11", "chimaera"),
+    ("debian", "12", "daedalus"),
+    ("debian", "13", "excalibur"),
     ("ubuntu", "16.04", "xenial"),
     ("ubuntu", "18.04", "bionic"),
     ("ubuntu", "20.04", "focal"),
@@ -236,15 +241,15 @@ impl Distro {
         ids.contains(&self.id) || self.base.is_some_and(|(base, _)| ids.iter().any(|id| id == base))
     }
 
-    /// The same, in a release below this one. One without a number (rolling,
-    /// testing) is the newest there is.
+    /// The same, in a release below this one. One with neither a number
+    /// nor a name that is known (rolling) is the newest there is.
     pub(super) fn is_one_below(&self, ids: &[String], release: &str) -> bool {
         let key = |text: &str| {
             text.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>()
         };
         let own = match self.base {
-            // Its own number counts as its own.
-            _ if ids.contains(&self.id) => self.release.as_deref(),
+            // Its own number counts before what its name stands for.
+            _ if ids.contains(&self.id) && self.release.is_some() => self.release.as_deref(),
             Some((base, at)) if ids.iter().any(|id| id == base) => Some(at),
             _ => None,
         };

@@ -1,4 +1,4 @@
-//! `PATH`, locale, terminal, limits.
+//! `PATH`, locale, terminal.
 
 use super::Scene;
 use crate::base::text::{path_text, visible};
@@ -9,8 +9,8 @@ use crate::doctor::repair::Repair;
 use crate::doctor::terminfo;
 use crate::doctor::tool::ToolId;
 
-/// A session needs a handful, a delivery one more.
-const DESCRIPTORS: u64 = 1024;
+/// A terminal that nearly every other one can pass for.
+const USUAL_TERM: &str = "xterm-256color";
 
 pub(super) fn path(scene: &Scene) -> Vec<Finding> {
     let judge = Judge::new(&scene.env);
@@ -75,8 +75,12 @@ pub(super) fn terminal(scene: &Scene) -> Vec<Finding> {
                 "TERM is {}, which is not described on this host: tmux cannot be attached from here",
                 visible(term)
             );
-            Finding::new("terminal.term", Severity::Note, what)
-                .remedy(Remedy::command("export TERM=xterm-256color"))
+            let finding = Finding::new("terminal.term", Severity::Note, what);
+            if terminfo::is_missing_here(env, USUAL_TERM) {
+                finding.remedy(Remedy::note("`terminal.descriptions` says what helps"))
+            } else {
+                finding.remedy(Remedy::command(format!("export TERM={USUAL_TERM}")))
+            }
         }
         Some(term) => {
             let what = format!("TERM is {}", visible(term));
@@ -107,50 +111,5 @@ fn descriptions(scene: &Scene) -> Finding {
             "install the package with the terminal descriptions (ncurses-base, \
              ncurses-terminfo-base, terminfo)",
         )),
-    }
-}
-
-/// What raises the limit. Beyond the hard one only root gives more.
-fn more_descriptors(hard: Option<u64>) -> Remedy {
-    let wanted = DESCRIPTORS * 4;
-    let low = hard.filter(|hard| *hard < wanted);
-    let Some(hard) = low else { return Remedy::command(format!("ulimit -n {wanted}")) };
-    let remedy = match hard {
-        DESCRIPTORS.. => Remedy::command(format!("ulimit -n {hard}")),
-        _ => Remedy::default(),
-    };
-    let note = format!(
-        "more than {hard} takes root: a line `* hard nofile {wanted}` in \
-         /etc/security/limits.conf, then a new login; for a service LimitNOFILE={wanted}"
-    );
-    Remedy { note: Some(note), ..remedy }
-}
-
-pub(super) fn limits(_: &Scene) -> Vec<Finding> {
-    let id = "limits.descriptors";
-    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let (limit, hard) = (limits.current, limits.maximum);
-    vec![match limit {
-        Some(limit) if limit < DESCRIPTORS => {
-            let what = format!("only {limit} files can be open at once");
-            Finding::new(id, Severity::Warning, what).remedy(more_descriptors(hard))
-        }
-        Some(limit) => Finding::new(id, Severity::Ok, format!("{limit} files can be open at once")),
-        None => Finding::new(id, Severity::Ok, "any number of files can be open at once"),
-    }]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_than_the_hard_limit_takes_root() {
-        assert_eq!(more_descriptors(None).commands, ["ulimit -n 4096"]);
-        assert_eq!(more_descriptors(Some(4096)).note, None);
-        let some = more_descriptors(Some(2048));
-        assert_eq!(some.commands, ["ulimit -n 2048"]);
-        assert!(some.note.unwrap().contains("limits.conf"));
-        assert!(more_descriptors(Some(20)).commands.is_empty());
     }
 }

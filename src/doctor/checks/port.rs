@@ -6,11 +6,10 @@ use std::net::{SocketAddr, TcpListener};
 use super::Scene;
 use crate::base::failure::bare;
 use crate::base::files::lock::is_held;
+use crate::base::runtime::more;
 use crate::core::platform::Remedy;
-use crate::doctor::check::MORE_FILES;
 use crate::doctor::finding::{Finding, Severity};
 use crate::doctor::listener::PortHolder;
-use crate::doctor::trouble::no_more_files;
 
 pub(super) fn port(scene: &Scene) -> Vec<Finding> {
     let held = scene.project.lock.as_deref().is_some_and(is_held);
@@ -41,9 +40,9 @@ fn about_port(of: &Port, address: SocketAddr, error: Option<&io::Error>, held: b
     let failed = |what: String, note: &str| {
         Finding::new(id, Severity::Error, what).remedy(Remedy::note(note.replace("KEYS", keys)))
     };
-    if let Some(error) = error.filter(|error| no_more_files(error)) {
+    if let Some((error, helps)) = error.and_then(|error| Some((error, more(error)?))) {
         let what = format!("whether {who} can listen on {address} is unknown: {}", bare(error));
-        return Finding::unchecked(id, what).remedy(Remedy::note(MORE_FILES));
+        return Finding::unchecked(id, what).remedy(Remedy::note(helps));
     }
     match error.map(io::Error::kind) {
         None if ip.is_loopback() => {

@@ -121,8 +121,21 @@ pub(super) fn tools(scene: &Scene) -> Vec<Finding> {
     if let Some(closed) = closed(scene, id) {
         return vec![closed];
     }
-    let root = Store::new(&scene.dirs).root().to_path_buf();
-    let open = Judge::of_places().open(&root);
+    let store = Store::new(&scene.dirs);
+    let root = store.root().to_path_buf();
+    let judge = Judge::of_places();
+    let mut open = judge.open(&root);
+    // What is below it, each once: the folders of the tools, and their programs.
+    for tool in ToolId::ALL {
+        let programs = store.installed(tool).into_iter().map(|installed| installed.path);
+        for place in programs.chain([store.tool_dir(tool)]).filter(|place| place.exists()) {
+            for more in judge.open(&place) {
+                if open.iter().all(|open| open.path != more.path) {
+                    open.push(Open { why: more.why_of(&place), ..more });
+                }
+            }
+        }
+    }
     if open.is_empty() {
         let what = "nobody else can change what the-loop installs";
         return vec![Finding::new(id, Severity::Ok, what)];

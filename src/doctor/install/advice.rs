@@ -45,19 +45,18 @@ pub fn advice(
         InstallError::Folder { .. } | InstallError::Unreadable { .. } => advice
             .hint(format!("name a directory that holds {}", pin.file_name()))
             .hint(format!("get it from {url}")),
-        InstallError::TooLarge { .. } => advice.hint(UNCHANGED),
-        InstallError::WrongDigest { is_web_page, .. } => match is_web_page {
-            true => advice
-                .hint("a proxy or a network may want a login first: open the URL in a browser")
-                .hint(UNCHANGED),
-            false => advice.hint(UNCHANGED).hint(match source {
+        InstallError::WrongDigest { is_web_page: true, .. } => advice
+            .hint("a proxy or a network may want a login first: open the URL in a browser")
+            .hint(UNCHANGED),
+        InstallError::TooLarge { .. } | InstallError::WrongDigest { .. } => {
+            advice.hint(UNCHANGED).hint(match source {
                 Source::Mirror(_) => {
                     format!("the mirror holds another file: name another one in THE_LOOP_MIRROR, or unset it: {url}")
                 }
                 Source::Folder(_) => format!("get the pinned file from {url}"),
                 Source::Upstream => elsewhere,
-            }),
-        },
+            })
+        }
         InstallError::Status { status: 404 | 410, .. } => match mirror {
             Some(_) => {
                 let path = url.split_once("//").and_then(|(_, rest)| rest.split_once('/'));
@@ -125,7 +124,6 @@ pub fn advice(
 
 /// The same after a build that was to be removed.
 pub fn removal_advice(error: &InstallError) -> Vec<String> {
-    let by_its_owner = "only that user, or root, can remove it";
     let advice = Advice::default();
     let advice = match error {
         InstallError::InUse { .. } => advice.hint(END_IT),
@@ -133,9 +131,9 @@ pub fn removal_advice(error: &InstallError) -> Vec<String> {
             advice.hint("mount /proc (mount -t proc proc /proc), then run it again")
         }
         InstallError::File { path, cause } => {
-            advice.hint(of_file(path, cause.kind(), by_its_owner))
+            advice.hint(of_file(path, cause.kind(), BY_ITS_OWNER))
         }
-        InstallError::Lock { source, .. } => of_lock(advice, source, by_its_owner),
+        InstallError::Lock { source, .. } => of_lock(advice, source, BY_ITS_OWNER),
         _ => advice.hint("`the-loop doctor --list` shows what is installed"),
     };
     advice.0
@@ -215,6 +213,9 @@ const UNCHANGED: &str = "nothing was changed: what was fetched is thrown away";
 /// What helps where this user may not install.
 const ELSEWHERE: &str = "set THE_LOOP_HOME to a directory of yours";
 
+/// What helps where this user may not remove.
+const BY_ITS_OWNER: &str = "only that user, or root, can remove it";
+
 /// What to do about something that is being used.
 const END_IT: &str = "end what uses it, then run it again";
 
@@ -229,6 +230,9 @@ fn blocked(path: &Path, kind: ErrorKind, elsewhere: &str) -> String {
         }
         (ErrorKind::PermissionDenied, Some((at, meta))) => {
             format!("{} belongs to the user {}: {elsewhere}", path_text(at), meta.uid())
+        }
+        (ErrorKind::ReadOnlyFilesystem, _) if elsewhere == BY_ITS_OWNER => {
+            "the file system there is read-only: make it writable, then run it again".to_owned()
         }
         (ErrorKind::ReadOnlyFilesystem, _) => {
             format!("the file system there is read-only: {elsewhere}")
@@ -336,6 +340,9 @@ mod tests {
         assert!(!told[0].contains("THE_LOOP_HOME"), "{told:?}");
         let missing = InstallError::NotInstalled { tool: "tmux", version: String::new() };
         assert!(removal_advice(&missing)[0].contains("--list"));
+        let cause = ErrorKind::ReadOnlyFilesystem.into();
+        let told = removal_advice(&InstallError::File { path: "/proc/1/x".into(), cause });
+        assert!(told[0].contains("make it writable, then run it again"), "{told:?}");
     }
 
     #[test]
@@ -353,8 +360,11 @@ mod tests {
                 is_web_page: false,
                 length: None,
             };
-            let told = advice("ttyd", pin, &source, 0, &error);
-            assert!(told.iter().any(|hint| hint.contains(said)), "{told:?}");
+            let long = InstallError::TooLarge { from: "x".into(), limit: 1, expected: "1".into() };
+            for error in [error, long] {
+                let told = advice("ttyd", pin, &source, 0, &error);
+                assert!(told.iter().any(|hint| hint.contains(said)), "{told:?}");
+            }
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
             copy(&mut original, &mut target).map_err(|error| match error.kind() {
                 io::ErrorKind::FileTooLarge => InstallError::TooLarge {
                     from: from.clone(),
-                    limit: SIZE_LIMIT,
+                    limit: job.pin.size.unwrap_or(SIZE_LIMIT),
                     expected: job.pin.sha256.clone(),
                 },
                 _ => InstallError::File { path: file.clone(), cause: error },

@@ -15,7 +15,8 @@ use crate::base::env::Env;
 use crate::base::files;
 use crate::base::files::lock::{LockError, LockFile};
 use crate::base::text::visible;
-use crate::core::platform::{Pin, Version};
+use crate::core::platform::{Pin, Remedy, Version};
+use crate::doctor::path::{self, Judge};
 use crate::doctor::resolve::by_others;
 use crate::doctor::tool::{Origin, ToolId};
 
@@ -31,6 +32,9 @@ const LOCK_AGAIN: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const LOCK: &str = ".lock";
 const WORK_PREFIX: &str = ".work-";
+/// The room, and the files, that an install takes at least.
+const ROOM: u64 = 4 * 1024 * 1024;
+const FILES: u64 = 10;
 
 /// The folder of all managed tools.
 #[derive(Debug, Clone)]
@@ -182,19 +186,33 @@ impl Store {
         }
     }
 
+    /// What closes a build that others could change.
+    pub fn closing(&self, installed: &Installed) -> Option<Remedy> {
+        let open = Judge::of_places().open(&installed.path);
+        (!open.is_empty()).then(|| path::remedy(&open))
+    }
+
     /// Why nothing can be installed where this store is, or is to be, if so.
     pub(in crate::doctor) fn obstacle(&self) -> Option<&'static str> {
         let there = self.root.ancestors().find(|dir| fs::metadata(dir).is_ok())?;
         if !there.is_dir() {
             return Some("a file is in the way");
         }
-        let flags = rustix::fs::statvfs(there).ok()?.f_flag;
+        let stat = rustix::fs::statvfs(there).ok()?;
+        let flags = stat.f_flag;
+        let has_no_files = stat.f_files > 0 && stat.f_favail < FILES;
+        // What is this user's to close is closed first.
+        let open = Judge::of_places().open(&self.root);
         if flags.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
             Some("nothing can be run (noexec)")
         } else if flags.contains(rustix::fs::StatVfsMountFlags::RDONLY)
             || rustix::fs::access(there, rustix::fs::Access::WRITE_OK).is_err()
         {
             Some("nothing can be written")
+        } else if stat.f_bavail.saturating_mul(stat.f_frsize) < ROOM || has_no_files {
+            Some("there is no room")
+        } else if open.iter().any(|open| !open.is_own) {
+            Some("others could change it")
         } else {
             None
         }

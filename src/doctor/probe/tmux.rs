@@ -10,6 +10,7 @@ use fs_err as fs;
 use super::scratch::{Doomed, Scratch, wait_for};
 use super::{SHOWN, Unchecked};
 use crate::base::process::{ExecError, Invocation, ending};
+use crate::base::runtime::more;
 use crate::base::text::{cap, visible};
 use crate::doctor::tool::Tool;
 use crate::doctor::trouble::Trouble;
@@ -78,7 +79,7 @@ impl Server<'_> {
             .arg(&got)
             .run_ok()
             .await
-            .map_err(|error| misbehaved("server", "new-session", &error))?;
+            .map_err(|error| misbehaved("server", "new-session", error))?;
         *doomed = Doomed::new(started.stdout_text().trim().parse().ok());
 
         let ready = wait_for(PANE_DEADLINE, async || {
@@ -86,7 +87,7 @@ impl Server<'_> {
             match capture.run_ok().await {
                 Ok(shown) => shown.stdout_text().contains(READY).then_some(Ok(())),
                 // A server that answered once and then does not is gone.
-                Err(error) => Some(Err(misbehaved("pane", "capture-pane", &error))),
+                Err(error) => Some(Err(misbehaved("pane", "capture-pane", error))),
             }
         });
         let what = "does not show the text of a program in a pane of a private server";
@@ -94,10 +95,10 @@ impl Server<'_> {
         ready.await.ok_or_else(silent)??;
 
         let load = self.command("load-buffer").args(["-b", BUFFER, "-"]).stdin(PAYLOAD);
-        load.run_ok().await.map_err(|error| misbehaved("paste", "load-buffer", &error))?;
+        load.run_ok().await.map_err(|error| misbehaved("paste", "load-buffer", error))?;
         let paste = self.command("paste-buffer");
         let paste = paste.args(["-p", "-r", "-d", "-b", BUFFER, "-t", PANE]);
-        paste.run_ok().await.map_err(|error| misbehaved("paste", "paste-buffer", &error))?;
+        paste.run_ok().await.map_err(|error| misbehaved("paste", "paste-buffer", error))?;
         let expected = format!("{PASTE_START}{PAYLOAD}{PASTE_END}");
         let arrived = wait_for(PANE_DEADLINE, async || {
             fs::read(&got).ok().filter(|bytes| bytes.len() >= expected.len())
@@ -123,8 +124,13 @@ impl Server<'_> {
 
 /// About a command of tmux that failed: by its name, for all of it is long and says
 /// no more.
-fn misbehaved(probe: &'static str, verb: &str, error: &ExecError) -> Trouble {
+fn misbehaved(probe: &'static str, verb: &str, error: ExecError) -> Trouble {
     let how = match error {
+        ExecError::NotStarted { source, .. } | ExecError::Io { source, .. }
+            if more(&source).is_some() =>
+        {
+            return Trouble::Unreadable { source };
+        }
         ExecError::NotStarted { source, .. } => format!("could not be started: {source}"),
         ExecError::Io { source, .. } => format!("broke off: {source}"),
         ExecError::TimedOut { after, .. } => format!("did not end within {} s", after.as_secs()),

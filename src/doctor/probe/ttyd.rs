@@ -14,7 +14,8 @@ use tokio::net::UnixStream;
 use super::scratch::{Doomed, Scratch, wait_for};
 use super::{SHOWN, Unchecked};
 use crate::base::failure::bare;
-use crate::base::process::{Output, ending};
+use crate::base::process::{ExecError, Output, ending};
+use crate::base::runtime::more;
 use crate::base::text::{cap, visible};
 use crate::doctor::tool::Tool;
 use crate::doctor::trouble::Trouble;
@@ -58,9 +59,13 @@ pub(super) async fn probe(tool: &Tool) -> Result<Option<Unchecked>, Trouble> {
             return Ok(Some(Unchecked { check: "serves", why }));
         }
     };
-    let mut child = invocation
-        .start(Stdio::null(), out.into(), err.into())
-        .map_err(|error| Trouble::Misbehaved { probe: "serves", what: error.to_string() })?;
+    let mut child =
+        invocation.start(Stdio::null(), out.into(), err.into()).map_err(|error| match error {
+            ExecError::NotStarted { source, .. } if more(&source).is_some() => {
+                Trouble::Unreadable { source }
+            }
+            error => Trouble::Misbehaved { probe: "serves", what: error.to_string() },
+        })?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
     let doomed = Doomed::new(pid);
     let mut ended = None;

@@ -14,6 +14,7 @@ use super::html::{Page, escape, escape_only};
 use super::paint::paint;
 use super::session::{Standing, head};
 use crate::base::failure::chain;
+use crate::base::runtime::beside;
 use crate::base::text::visible;
 use crate::core::session::SessionRecord;
 use crate::host::tmux::{Pane, pane_of};
@@ -81,14 +82,14 @@ impl Pages {
         let is_headless = record.is_headless();
         let (paths, name) = (parts.paths.clone(), slug.clone());
         // Files of some length: not on a thread that answers others.
-        let kept = tokio::task::spawn_blocking(move || {
+        let kept = beside(move || {
             if is_headless {
                 history::of_turns(&paths, &name, MAX_TURN)
             } else {
                 pane_log::read(&paths, &name)
             }
-        });
-        let kept = kept.await.map_err(std::io::Error::other)??;
+        })?;
+        let kept = kept.await??;
         let begin = kept.len().saturating_sub(LINES);
         let mut out = String::new();
         for line in &kept[begin..] {
