@@ -39,6 +39,9 @@ fn each() -> usize {
     all.unwrap_or(200_usize).div_ceil(WAYS)
 }
 
+/// How long a person rests at most, until all that waited for them is told.
+const RESTS_FOR: Duration = Duration::from_secs(90);
+
 /// A recorded screen.
 fn screen(name: &str) -> String {
     format!("{}/tests/fixtures/screens/claude-{name}.txt", env!("CARGO_MANIFEST_DIR"))
@@ -91,10 +94,13 @@ async fn injections(script: Value, person: Person, end: End) {
             // What grows to a second row behind ours waits for the person, and is
             // told as that (docs/injection.md): this one rests before.
             if matches!(person, Person::Drafts | Person::VimDrafts) && acted.len() % 10 == 0 {
-                eventually("the person has rested", async || {
-                    (stage.state(&id).0 == "delivered").then_some(())
-                })
-                .await;
+                let begin = Instant::now();
+                while stage.state(&id).0 != "delivered" {
+                    let (out, screen) = (stage.state(&id).2, stage.screen());
+                    assert!(begin.elapsed() < RESTS_FOR, "{id}: {out}\n{screen}");
+                    stage.settle(person, "", "");
+                    tokio::time::sleep(random.millis(60)).await;
+                }
             }
         }
     }
