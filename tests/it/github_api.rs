@@ -36,6 +36,10 @@ pub enum Mood {
     TooMuch,
     /// What is asked is done, and no answer comes.
     Lost,
+    /// The lists are answered; whoever has something sent again gets a page.
+    AskedGarbage,
+    /// A list of deliveries that are none.
+    Useless,
 }
 
 #[derive(Debug, Clone)]
@@ -196,7 +200,13 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
             return (StatusCode::FORBIDDEN, json!({ "message": message }).to_string())
                 .into_response();
         }
-        Mood::Fine | Mood::WayClosed | Mood::Lost => {}
+        Mood::AskedGarbage if method == "POST" => {
+            return (StatusCode::OK, "<!doctype html>").into_response();
+        }
+        Mood::Useless if uri.path().ends_with("/deliveries") => {
+            return (StatusCode::OK, "[null, 1, {\"id\": null}]").into_response();
+        }
+        Mood::Fine | Mood::WayClosed | Mood::Lost | Mood::AskedGarbage | Mood::Useless => {}
     }
     if !authorized {
         return (StatusCode::UNAUTHORIZED, "{\"message\": \"Bad credentials\"}").into_response();
