@@ -171,6 +171,9 @@ async fn what_failed_and_reached_its_session_when_it_was_routed_again_is_told_as
     let [_, (1, text)] = &comments[..] else { unreachable!("{comments:?}") };
     assert!(text.contains("the-loop sessions attach o/r#1"), "{text}");
     // One that ends between two looks, in either way: GitHub's button, and `replay`.
+    world.end(Signal::TERM);
+    let seldom = OsStr::new("0,300,1500,200,2500");
+    start(&mut world, &api, &[("THE_LOOP_TELL_TIMES", seldom)]).await;
     let mut reactions = vec!["issues/1 confused", "issues/1 eyes"];
     for (id, number, again) in [("quick-1", 5, true), ("quick-2", 6, false)] {
         let kept = std::fs::read(&entry).unwrap();
@@ -183,6 +186,7 @@ async fn what_failed_and_reached_its_session_when_it_was_routed_again_is_told_as
         });
         has_reactions(&api, &reactions[..reactions.len() - 1]).await;
         std::fs::write(&entry, kept).unwrap();
+        is_quiet(&world).await;
         if again {
             world.post(id, "issue_comment", &comment(1, number)).await;
         } else {
@@ -208,6 +212,9 @@ async fn a_host_without_a_token_of_its_own_is_told() {
 
 async fn killed_at(checkpoint: Checkpoint) {
     let api = GithubApi::start().await;
+    // Ours is on the second page of them.
+    let others = 100;
+    api.others_comment(1, others);
     let mut world = world("comments: true");
     let mark = world.home.join("frozen");
     let freezing: [(&str, &OsStr); 2] = [
@@ -222,13 +229,13 @@ async fn killed_at(checkpoint: Checkpoint) {
     })
     .await;
     let posted = usize::from(checkpoint == Checkpoint::Said);
-    assert_eq!(api.comments().len(), posted);
+    assert_eq!(api.comments().len(), others + posted);
     world.end(Signal::KILL);
     start(&mut world, &api, &[]).await;
     is_quiet(&world).await;
-    assert_eq!(api.comments().len(), 1, "{checkpoint:?}");
+    assert_eq!(api.comments().len(), others + 1, "{checkpoint:?}");
     let looks = api.requests().iter().filter(|asked| asked.starts_with("GET ")).count();
-    assert_eq!(looks, 1, "{:?}", api.requests());
+    assert_eq!(looks, 2, "{:?}", api.requests());
     world.reaches("first", "delivered").await;
 }
 

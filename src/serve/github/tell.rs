@@ -32,8 +32,6 @@ use crate::state::github::{open_telling, save_telling};
 use crate::state::inbox::{InboxError, InboxReader};
 use crate::state::registry::Registry;
 
-/// The least time between two looks at the inbox.
-const GATHER: Duration = Duration::from_millis(200);
 /// How long after a look that failed there is another.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The longest rest after a fault.
@@ -157,7 +155,7 @@ impl Tell {
                     }
                 }
                 // What else is written meanwhile is seen with it.
-                Happened::News => look_at = Some(Instant::now() + GATHER),
+                Happened::News => look_at = Some(Instant::now() + self.times.gather),
                 Happened::Ended(saying, sent) => {
                     busy = None;
                     self.ended(&saying, sent);
