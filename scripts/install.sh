@@ -46,11 +46,39 @@ detect() {
     esac
 }
 
+# Whether programs here run on musl: a loader of it may lie beside another libc.
 is_musl() {
+    getconf GNU_LIBC_VERSION >/dev/null 2>&1 && return 1
+    # One of the two says who it is with an exit code of failure.
+    case $(ldd --version 2>&1 || :) in
+        *musl*) return 0 ;;
+        *GNU* | *GLIBC* | *glibc*) return 1 ;;
+    esac
+    grep -q ld-musl- /bin/sh 2>/dev/null && return 0
+    grep -q ld-linux /bin/sh 2>/dev/null && return 1
     for loader in /lib/ld-musl-*; do
         [ -e "$loader" ] && return 0
     done
     return 1
+}
+
+# Whether an http address is one of this machine's own: nothing but a host and a port
+# stands before the path, so that every program reads it alike.
+is_own() {
+    authority=${1#http://}
+    authority=${authority%%/*}
+    port=
+    case $authority in
+        \[::1\] | localhost | 127.0.0.1) ;;
+        \[::1\]:* | localhost:* | 127.0.0.1:*)
+            port=${authority#\[::1\]}
+            port=${port#*:}
+            ;;
+        *) return 1 ;;
+    esac
+    case $port in
+        *[!0-9]*) return 1 ;;
+    esac
 }
 
 # Copies a file of the release, $1, to $2.
@@ -58,11 +86,10 @@ fetch() {
     from=$releases/$1
     case $releases in
         https://*) download "$from" "$2" ;;
-        http://127.0.0.1[:/]* | http://localhost[:/]* | http://\[::1\][:/]*)
-            download "$from" "$2"
-            ;;
         http://*)
-            fail "$releases is not read: it is not encrypted" "Use https, or a directory."
+            is_own "$releases" ||
+                fail "$releases is not read: it is not encrypted" "Use https, or a directory."
+            download "$from" "$2"
             ;;
         file://*) copy "${from#file://}" "$2" ;;
         *://*) fail "$releases is not read" "Use a directory, file:// or https://." ;;
@@ -84,17 +111,23 @@ download() {
             --output "$2" "$1" || code=$?
         case $code in
             0) return ;;
-            60 | 77) no_certificates ;;
+            # curl takes the first of these.
+            60 | 77) no_certificates "${CURL_CA_BUNDLE:+CURL_CA_BUNDLE}" ;;
             22) is_not_there "$1" ;;
         esac
         fail "curl could not download a file (its exit code is $code)" "$1" \
             "Try again, or copy the files of the release into a directory and set" \
             "THE_LOOP_RELEASES to it."
     elif has wget; then
-        wget -q -T 60 -O "$2" "$1" || code=$?
+        # With GnuTLS it does not look at the variable; BusyBox's has no such option.
+        authorities=
+        if [ -n "${SSL_CERT_FILE:-}" ] && wget --version >/dev/null 2>&1; then
+            authorities=--ca-certificate=$SSL_CERT_FILE
+        fi
+        wget -q -T 60 ${authorities:+"$authorities"} -O "$2" "$1" || code=$?
         case $code in
             0) return ;;
-            5) no_certificates ;;
+            5) no_certificates '' ;;
             8) is_not_there "$1" ;;
         esac
         fail "wget could not download a file (its exit code is $code)" "$1" \
@@ -113,7 +146,7 @@ is_not_there() {
 no_certificates() {
     fail "the server's certificate cannot be checked" \
         "Install the package ca-certificates, or name the right file in" \
-        "SSL_CERT_FILE; or copy the files of the release into a directory and set" \
+        "${1:-SSL_CERT_FILE}; or copy the files of the release into a directory and set" \
         "THE_LOOP_RELEASES to it."
 }
 
@@ -132,6 +165,8 @@ digest() {
 
 # Makes $tmp/the-loop out of the files of a release.
 take_release() {
+    has awk || fail "there is no awk to read SHA256SUMS with" \
+        "Install the package mawk, gawk or busybox."
     fetch SHA256SUMS "$tmp/SHA256SUMS"
     name= wanted=
     for target in $targets; do
@@ -234,6 +269,8 @@ main() {
     done
     releases=${releases%/}
     detect
+    has mktemp || fail "there is no mktemp to make a temporary directory with" \
+        "Install the package coreutils."
     tmp=$(mktemp -d 2>/dev/null) || fail "no temporary directory can be made" \
         "Set TMPDIR to a directory that can be written."
     trap 'rm -rf "$tmp"' EXIT

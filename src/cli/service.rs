@@ -18,7 +18,7 @@ use crate::base::files::atomic;
 use crate::base::files::lock::is_held;
 use crate::base::text::path_text;
 use crate::core::config::variable_shown;
-use crate::core::service::{MARK, Manager, Service};
+use crate::core::service::{Maker, Manager, Service, maker};
 
 use self::manager::{Asked, Running};
 
@@ -80,6 +80,10 @@ struct InstallArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  the-loop service uninstall")]
 struct UninstallArgs {
+    /// Remove a file that was changed since it was written
+    #[arg(long)]
+    force: bool,
+
     /// Whose file it is, instead of this system's
     #[arg(long, value_name = "MANAGER")]
     manager: Option<Kind>,
@@ -154,6 +158,13 @@ impl Place {
         Ok(Self { service, manager, file, running })
     }
 
+    /// The link by which systemd starts it at a log-in.
+    fn link(&self) -> Option<PathBuf> {
+        let name = self.service.file_name(self.manager);
+        let wants = self.file.with_file_name("default.target.wants");
+        (self.manager == Manager::Systemd).then(|| wants.join(name))
+    }
+
     fn text(&self) -> Result<String, Failure> {
         self.service.text(self.manager).map_err(|unfit| {
             Failure::failed(unfit.to_string()).hint("move it to a path without such characters")
@@ -174,6 +185,19 @@ impl Place {
     fn shown(&self) -> String {
         path_text(&self.file)
     }
+
+    /// The refusal of a file that a person changed.
+    fn changed(&self) -> Failure {
+        let failure =
+            Failure::refused(format!("{} was changed since it was written", self.shown()));
+        match self.manager {
+            Manager::Systemd => failure.hint(format!(
+                "what you added belongs into a drop-in: systemctl --user edit {}",
+                self.service.name()
+            )),
+            Manager::Launchd => failure.hint("keep a copy of what you added"),
+        }
+    }
 }
 
 fn install(context: &Context, args: &InstallArgs) -> Result<ExitCode, Failure> {
@@ -192,7 +216,7 @@ fn install(context: &Context, args: &InstallArgs) -> Result<ExitCode, Failure> {
             variable_shown(&webhook.secret_env)
         ))
         .hint("name a private file in `webhooks.ghWebhook.secretFile`;")
-        .hint("`the-loop init --github` makes one"));
+        .hint("`the-loop init --github --url https://YOUR-ADDRESS` makes one"));
     }
     if !args.no_start {
         context.block_on(place.running.check())?;
@@ -205,9 +229,12 @@ fn install(context: &Context, args: &InstallArgs) -> Result<ExitCode, Failure> {
         Some(found) if found == text => {
             context.printer.note(&format!("kept     {}", place.shown()));
         }
-        Some(found) if !found.contains(MARK) && !args.force => {
+        Some(found) if maker(&found) == Maker::Another && !args.force => {
             return Err(Failure::refused(format!("{} is not of our making", place.shown()))
                 .hint("move it away, or overwrite it with --force"));
+        }
+        Some(found) if maker(&found) == Maker::Changed && !args.force => {
+            return Err(place.changed().hint("overwrite it: the-loop service install --force"));
         }
         _ => {
             write(&place, &text)?;
@@ -240,20 +267,38 @@ fn uninstall(context: &Context, args: &UninstallArgs) -> Result<ExitCode, Failur
         context.printer.note(&format!("{} is not installed", place.service.name()));
         return Ok(ExitCode::SUCCESS);
     };
-    if !found.contains(MARK) {
-        return Err(Failure::refused(format!("{} is not of our making", place.shown()))
-            .hint("remove it yourself when nobody needs it"));
+    match maker(&found) {
+        Maker::Another => {
+            return Err(Failure::refused(format!("{} is not of our making", place.shown()))
+                .hint("remove it yourself when nobody needs it"));
+        }
+        Maker::Changed if !args.force => {
+            return Err(place.changed().hint("remove it: the-loop service uninstall --force"));
+        }
+        Maker::Changed | Maker::Ours => {}
     }
-    // Without a manager nothing of it runs.
-    if context.block_on(place.running.check()).is_ok() {
+    let manager = context.block_on(place.running.check());
+    if manager.is_ok() {
         context.block_on(place.running.stop())?;
     }
-    fs::remove_file(&place.file)
-        .map_err(|error| Failure::failed("the service's file cannot be removed").because(error))?;
-    if context.block_on(place.running.check()).is_ok() {
+    let failed = |error| Failure::failed("the service's file cannot be removed").because(error);
+    // A manager that cannot be asked leaves the link by which it starts it.
+    if let Some(link) = place.link().filter(|link| link.is_symlink()) {
+        fs::remove_file(link).map_err(failed)?;
+    }
+    fs::remove_file(&place.file).map_err(failed)?;
+    if manager.is_ok() {
         context.block_on(place.running.forget())?;
     }
     context.printer.note(&format!("removed  {}", place.shown()));
+    if let Err(why) = manager {
+        context.printer.note(&format!("It was stopped by nobody: {why}."));
+        if is_held(&loaded.paths.lock()) {
+            let stop = context.with_config("A receiver runs on: `the-loop gh-webhook stop`");
+            context.printer.note(&stop);
+            return Ok(ExitCode::FAILURE);
+        }
+    }
     context.printer.note(&context.with_config("The agents go on: `the-loop sessions list`"));
     Ok(ExitCode::SUCCESS)
 }

@@ -11,6 +11,31 @@ use sha2::{Digest as _, Sha256};
 /// The line by which a file of ours is known.
 pub const MARK: &str = "Written by `the-loop service install`";
 
+/// Whose a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Maker {
+    /// It is as `service install` wrote it, for whatever settings.
+    Ours,
+    /// It was changed since.
+    Changed,
+    /// Somebody else wrote it.
+    Another,
+}
+
+/// Who made this file: ours carry a digest of the rest of them.
+pub fn maker(text: &str) -> Maker {
+    let Some((head, rest)) = text.split_once(MARK) else { return Maker::Another };
+    let sealed = rest.strip_prefix(" [").and_then(|rest| rest.split_once(']'));
+    match sealed {
+        Some((seal, rest)) if seal == self::seal(&[head, MARK, rest].concat()) => Maker::Ours,
+        _ => Maker::Changed,
+    }
+}
+
+fn seal(text: &str) -> String {
+    hex::encode(&Sha256::digest(text.as_bytes())[..8])
+}
+
 /// Who runs services here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manager {
@@ -70,10 +95,12 @@ impl Service {
 
     /// The text of its file.
     pub fn text(&self, manager: Manager) -> Result<String, Unfit> {
-        match manager {
+        let text = match manager {
             Manager::Systemd => self.unit(),
             Manager::Launchd => self.plist(),
-        }
+        }?;
+        let sealed = format!("{MARK} [{}]", seal(&text));
+        Ok(text.replacen(MARK, &sealed, 1))
     }
 
     fn arguments(&self) -> Result<Vec<String>, Unfit> {
@@ -212,6 +239,24 @@ mod tests {
         assert!(unit.contains("\nKillMode=process\n"), "{unit}");
         let plist = service().text(Manager::Launchd).unwrap();
         assert!(plist.contains("<key>AbandonProcessGroup</key>\n\t<true/>"), "{plist}");
+    }
+
+    #[test]
+    fn a_file_of_ours_is_known_and_one_that_was_changed() {
+        for manager in [Manager::Systemd, Manager::Launchd] {
+            let text = service().text(manager).unwrap();
+            assert_eq!(maker(&text), Maker::Ours, "{text}");
+            for changed in [
+                text.replace("alice", "bob"),
+                format!("{text}\n"),
+                text.replace(" [", " [0"),
+                text.replace(MARK, &format!("{MARK}: it writes it anew.")),
+            ] {
+                assert_eq!(maker(&changed), Maker::Changed, "{changed}");
+            }
+            assert_eq!(maker(&text.replace(MARK, "")), Maker::Another);
+        }
+        assert_eq!(maker(""), Maker::Another);
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod rests;
 mod say;
 mod tell;
 
-pub use client::{API, TOKENS};
+pub use client::{API, TOKENS, tokens_of};
 pub use redeliver::{Parts, Redeliver};
 pub use report::{FaultStatus, GithubStatus, RepoStatus, TellingStatus};
 pub use rests::Rests;

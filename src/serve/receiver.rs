@@ -30,7 +30,7 @@ mod signature;
 use body::Budget;
 pub use body::MAX_BODY;
 pub use refusals::{Refusals, Refused};
-pub use secret::{Secret, SecretError};
+pub use secret::{Secret, SecretError, secret_in};
 use signature::Signature;
 
 /// How long a body may take to arrive.

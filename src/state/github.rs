@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(Memory::open(&path).unwrap(), (Memory::default(), None));
         let mut memory = Memory::default();
         let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-        let asked = Asked { at, taken: true, seen: 1, times: 1, refused: false };
+        let asked = Asked { at, taken: true, seen: 1, times: 1, given_up: false };
         let of = OfRepo {
             asked: [("d-1".parse().unwrap(), asked)].into(),
             trouble: Some("no".to_owned()),

@@ -201,6 +201,11 @@ impl Inbox {
         self.shared.writer.health().news.subscribe()
     }
 
+    /// What was put up for routing again since this was last asked. One may ask.
+    pub fn routed_again(&self) -> impl Iterator<Item = DeliveryId> + use<> {
+        self.shared.writer.health().again.take().into_iter()
+    }
+
     /// How many transactions were committed since the inbox was opened.
     pub fn commits(&self) -> u64 {
         self.shared.writer.health().commits.load(Ordering::Relaxed)

@@ -132,6 +132,8 @@ async fn whatever_github_answers_no_delivery_is_harmed_and_it_is_said() {
         (Mood::Status(404), "the token may not see it, or it is not there"),
         (Mood::Status(301), "the repository has another name now"),
         (Mood::Garbage, "cannot be understood"),
+        (Mood::Useless, "the list of deliveries cannot be understood: no entry of it is"),
+        (Mood::AskedGarbage, "/attempts cannot be understood"),
         (Mood::Mute, "it did not answer"),
         (Mood::Limited(2), "GitHub's rate limit is reached"),
     ] {
@@ -181,6 +183,37 @@ async fn while_the_way_is_closed_only_one_is_tried_and_then_all_come() {
     start(&mut world, &api, &[]).await;
     told_in_order(&world, &names).await;
     assert_eq!(api.asked()[1..], names);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_up_stays_lost_until_a_person_has_it_sent_again() {
+    let api = GithubApi::start().await;
+    let mut world = world("redeliver: true");
+    with_a_session(&mut world).await;
+    let names = missed(&api, 1);
+    // The receiver answers 401.
+    start(&mut world, &api, &[("THE_LOOP_GH_WEBHOOK_SECRET", OsStr::new("another"))]).await;
+    let some_looks = async || {
+        let rounds = api.requests().len();
+        eventually("looks", async || (api.requests().len() > rounds + 9).then_some(())).await;
+    };
+    eventually("it is lost", async || (of_repo(&world)["lost"] == 1).then_some(())).await;
+    for _ in 0..2 {
+        some_looks().await;
+        let of = of_repo(&world);
+        assert_eq!((&of["missed"], &of["asked"], &of["lost"]), (&0.into(), &1.into(), &1.into()));
+        let said = doctor(&world);
+        assert!(said.contains("1 of what o/r missed will not come"), "{said}");
+        assert!(said.contains("the button Redeliver"), "{said}");
+        assert_eq!(world.receiver_log().matches("will not come").count(), 1);
+        world.end(Signal::TERM);
+        start(&mut world, &api, &[]).await;
+    }
+    assert_eq!(api.asked(), names);
+    world.post(&names[0], "issue_comment", &comment(0)).await;
+    told_in_order(&world, &names).await;
+    eventually("it is lost no more", async || (of_repo(&world)["lost"] == 0).then_some(())).await;
+    assert!(doctor(&world).contains("GitHub is asked for what it could not deliver"));
 }
 
 async fn killed_at(checkpoint: Checkpoint) {

@@ -149,8 +149,72 @@ async fn what_fails_is_told_once_with_its_reason() {
     assert_eq!((api.comments().len(), api.reactions().len()), (2, 2));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_and_reached_its_session_when_it_was_routed_again_is_told_as_taken() {
+    let api = GithubApi::start().await;
+    let mut world = world("reactions: true, comments: true");
+    start(&mut world, &api, &[]).await;
+    let entry = world.project.join(".the-loop/sessions/o+r+1.json");
+    std::fs::create_dir_all(entry.parent().unwrap()).unwrap();
+    std::fs::write(&entry, "{").unwrap();
+    world.post("first", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    world.reaches("first", "failed").await;
+    has_reactions(&api, &["issues/1 confused"]).await;
+    is_quiet(&world).await;
+    std::fs::remove_file(&entry).unwrap();
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "first"]);
+    assert_eq!(code, 0, "{err}");
+    world.reaches("first", "delivered").await;
+    has_reactions(&api, &["issues/1 confused", "issues/1 eyes"]).await;
+    is_quiet(&world).await;
+    let comments = api.comments();
+    let [_, (1, text)] = &comments[..] else { unreachable!("{comments:?}") };
+    assert!(text.contains("the-loop sessions attach o/r#1"), "{text}");
+    // One that ends between two looks, in either way: GitHub's button, and `replay`.
+    world.end(Signal::TERM);
+    let seldom = OsStr::new("0,300,1500,200,2500");
+    start(&mut world, &api, &[("THE_LOOP_TELL_TIMES", seldom)]).await;
+    let mut reactions = vec!["issues/1 confused", "issues/1 eyes"];
+    for (id, number, again) in [("quick-1", 5, true), ("quick-2", 6, false)] {
+        let kept = std::fs::read(&entry).unwrap();
+        std::fs::write(&entry, "{").unwrap();
+        world.post(id, "issue_comment", &comment(1, number)).await;
+        world.reaches(id, "failed").await;
+        reactions.extend(match number {
+            5 => ["issues/comments/5 confused", "issues/comments/5 eyes"],
+            _ => ["issues/comments/6 confused", "issues/comments/6 eyes"],
+        });
+        has_reactions(&api, &reactions[..reactions.len() - 1]).await;
+        std::fs::write(&entry, kept).unwrap();
+        is_quiet(&world).await;
+        if again {
+            world.post(id, "issue_comment", &comment(1, number)).await;
+        } else {
+            assert_eq!(world.run(&["gh-webhook", "replay", id]).0, 0);
+        }
+        has_reactions(&api, &reactions).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_without_a_token_of_its_own_is_told() {
+    let api = GithubApi::start().await;
+    let mut world = World::new("defaultHarness: demo\nrepositories: [o/r, ghe.example.com/o/r]");
+    configure(&world, "", "comments: true");
+    start(&mut world, &api, &[]).await;
+    let lack = "no token for ghe.example.com is set for the receiver";
+    eventually("it is told", async || doctor(&world).contains(lack).then_some(())).await;
+    world.end(Signal::TERM);
+    start(&mut world, &api, &[("GH_ENTERPRISE_TOKEN", OsStr::new("another"))]).await;
+    let well = "what becomes of events is said on GitHub";
+    eventually("it is well", async || doctor(&world).contains(well).then_some(())).await;
+}
+
 async fn killed_at(checkpoint: Checkpoint) {
     let api = GithubApi::start().await;
+    // Ours is on the second page of them.
+    let others = 100;
+    api.others_comment(1, others);
     let mut world = world("comments: true");
     let mark = world.home.join("frozen");
     let freezing: [(&str, &OsStr); 2] = [
@@ -165,13 +229,13 @@ async fn killed_at(checkpoint: Checkpoint) {
     })
     .await;
     let posted = usize::from(checkpoint == Checkpoint::Said);
-    assert_eq!(api.comments().len(), posted);
+    assert_eq!(api.comments().len(), others + posted);
     world.end(Signal::KILL);
     start(&mut world, &api, &[]).await;
     is_quiet(&world).await;
-    assert_eq!(api.comments().len(), 1, "{checkpoint:?}");
+    assert_eq!(api.comments().len(), others + 1, "{checkpoint:?}");
     let looks = api.requests().iter().filter(|asked| asked.starts_with("GET ")).count();
-    assert_eq!(looks, 1, "{:?}", api.requests());
+    assert_eq!(looks, 2, "{:?}", api.requests());
     world.reaches("first", "delivered").await;
 }
 

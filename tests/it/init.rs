@@ -9,13 +9,13 @@ use the_loop::core::config::{Config, HarnessName, RunnerKind, SpawnPolicy, parse
 use crate::support::{TmuxServer, eventually, short_dir, unbroken};
 
 /// A folder below a home of its own.
-struct Place {
-    home: tempfile::TempDir,
-    dir: PathBuf,
+pub struct Place {
+    pub home: tempfile::TempDir,
+    pub dir: PathBuf,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let home = short_dir();
         let dir = home.path().join("p");
         std::fs::create_dir(&dir).unwrap();
@@ -42,7 +42,7 @@ impl Place {
     }
 
     /// A repository with these remotes.
-    fn repository(remotes: &[(&str, &str)]) -> Self {
+    pub fn repository(remotes: &[(&str, &str)]) -> Self {
         let place = Self::new();
         place.git(&["init", "-q"]);
         for (name, url) in remotes {
@@ -69,7 +69,7 @@ impl Place {
         std::fs::write(dir.join("hosts.yml"), hosts).unwrap();
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_the-loop"));
         command
             .args(args)
@@ -82,13 +82,13 @@ impl Place {
         command
     }
 
-    fn run(&self, args: &[&str]) -> (i32, String, String) {
+    pub fn run(&self, args: &[&str]) -> (i32, String, String) {
         let output = self.command(args).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), unbroken(&text(output.stderr)))
     }
 
-    fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.dir.join(".the-loop/config.yaml")
     }
 
@@ -97,7 +97,7 @@ impl Place {
     }
 }
 
-const DEMO: &[&str] = &["init", "--yes", "--harness", "demo"];
+pub const DEMO: &[&str] = &["init", "--yes", "--harness", "demo"];
 
 #[test]
 fn in_an_empty_folder_it_writes_what_is_given_and_invents_nothing() {

@@ -229,6 +229,11 @@ fn what_a_host_lacks_is_named() {
             assert_eq!(host.say(&mut host.command("/bin/sh", &[])).code, 0, "{digest}");
         }
     }
+    for (missing, words) in [("awk", "there is no awk"), ("mktemp", "there is no mktemp")] {
+        let host = host(USUAL);
+        std::fs::remove_file(host.path("bin").join(missing)).unwrap();
+        host.refuses(&mut host.command("/bin/sh", &[]), &[words]);
+    }
     let offline = host(USUAL);
     let mut command = offline.command("/bin/sh", &[]);
     command.env("THE_LOOP_RELEASES", "https://127.0.0.1:1/");
@@ -250,6 +255,70 @@ fn what_a_host_lacks_is_named() {
     }
 }
 
+/// What says where the authorities are, in the way that each program knows.
+#[test]
+fn the_variable_that_names_the_authorities_is_one_that_counts() {
+    let host = Host::new(USUAL);
+    for (program, version, bundle, named) in [
+        ("curl", 0, None, "SSL_CERT_FILE"),
+        ("curl", 0, Some("/bundle"), "CURL_CA_BUNDLE"),
+        ("wget", 0, Some("/bundle"), "SSL_CERT_FILE"),
+        ("wget", 1, None, "SSL_CERT_FILE"),
+    ] {
+        let exit = if program == "curl" { 60 } else { 5 };
+        let told = host.path("told");
+        let script = format!(
+            "#!/bin/sh\ncase $1 in --version) exit {version} ;; esac\n\
+             echo \"$*\" >'{}'\nexit {exit}\n",
+            told.display()
+        );
+        host.script(&format!("bin/{program}"), &script);
+        let mut command = host.command("/bin/sh", &[]);
+        command.env("THE_LOOP_RELEASES", "https://127.0.0.1:1/r").env("SSL_CERT_FILE", "/my own");
+        if let Some(bundle) = bundle {
+            command.env("CURL_CA_BUNDLE", bundle);
+        }
+        host.refuses(&mut command, &["certificate cannot be checked", &format!("{named}; or")]);
+        let is_passed =
+            std::fs::read_to_string(&told).unwrap().contains("--ca-certificate=/my own");
+        assert_eq!(is_passed, program == "wget" && version == 0, "{program} {version}");
+        std::fs::remove_file(host.path("bin").join(program)).unwrap();
+    }
+}
+
+/// By what runs, and not by what lies around: a binary for glibc is one for a host of
+/// glibc alone, and one for musl for both.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_libc_is_that_of_the_programs_here() {
+    let getconf =
+        |libc: &str| format!("#!/bin/sh\ncase $1 in LONG_BIT) echo 64 ;; *) {libc} ;; esac\n");
+    let (glibc, none) = ("echo glibc 2.36", "exit 1");
+    let musl = "echo 'musl libc (x86_64)' >&2; exit 1";
+    for (getconf_says, ldd, takes_gnu) in [
+        (glibc, musl, true),
+        (none, musl, false),
+        (none, "echo 'ldd (Debian GLIBC 2.36-9) 2.36'", true),
+        (none, "echo 'ldd (GNU libc) 2.41'", true),
+    ] {
+        let host = Host::new(USUAL);
+        std::fs::remove_file(host.path("bin/getconf")).unwrap();
+        host.script("bin/getconf", &getconf(getconf_says));
+        host.script("bin/ldd", &format!("#!/bin/sh\n{ldd}\n"));
+        assert_eq!(host.say(&mut host.command("/bin/sh", &[])).code, 0, "musl's runs on both");
+        let sums = std::fs::read_to_string(host.path("release/SHA256SUMS")).unwrap();
+        std::fs::write(host.path("release/SHA256SUMS"), sums.replace("-musl", "-gnu")).unwrap();
+        let gnu = host.archive().to_str().unwrap().replace("-musl", "-gnu");
+        std::fs::rename(host.archive(), gnu).unwrap();
+        let mut command = host.command("/bin/sh", &[]);
+        if takes_gnu {
+            assert_eq!(host.say(&mut command).code, 0, "{getconf_says} {ldd}");
+        } else {
+            host.refuses(&mut command, &["the release has no binary for this host"]);
+        }
+    }
+}
+
 #[test]
 fn nothing_is_read_over_a_way_that_is_not_encrypted() {
     let host = Host::new(&["sha256sum", "tar", "gzip", "curl", "wget"]);
@@ -258,6 +327,23 @@ fn nothing_is_read_over_a_way_that_is_not_encrypted() {
         ("http://localhost.example/r", "it is not encrypted"),
         ("http://127.0.0.1.example/r", "it is not encrypted"),
         ("ftp://127.0.0.1/r", "ftp://127.0.0.1/r is not read"),
+        // What stands before the host's name is nobody's address.
+        ("http://127.0.0.1:80@example.com/", "it is not encrypted"),
+        ("http://127.0.0.1@example.com/", "it is not encrypted"),
+        ("http://localhost:x@192.0.2.1", "it is not encrypted"),
+        ("http://localhost:80:x@192.0.2.1", "it is not encrypted"),
+        ("http://[::1]:@192.0.2.1", "it is not encrypted"),
+        ("http://[::1]@192.0.2.1/", "it is not encrypted"),
+        ("http://[::1].example/", "it is not encrypted"),
+        ("http://127.0.0.1\\@example.com/", "it is not encrypted"),
+        ("http://127.0.0.1:80\\@example.com/", "it is not encrypted"),
+        ("http://127.0.0.1?@example.com/", "it is not encrypted"),
+        ("http://127.0.0.1:1#@example.com/", "it is not encrypted"),
+        ("http://localhost:80x/", "it is not encrypted"),
+        ("http://127.0.0.1:1%40example.com/", "it is not encrypted"),
+        ("http://127.0.0.1.example.com:80/", "it is not encrypted"),
+        ("http:///127.0.0.1/", "it is not encrypted"),
+        ("HTTP://192.0.2.1/", "is not read"),
     ] {
         let mut command = host.command("/bin/sh", &[]);
         host.refuses(command.env("THE_LOOP_RELEASES", url), &[words]);

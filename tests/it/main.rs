@@ -34,6 +34,7 @@ mod harnesses;
 mod in_use;
 mod inbox;
 mod init;
+mod init_github;
 mod injection;
 mod install;
 mod install_asks;

@@ -28,6 +28,9 @@ impl Drop for Hosts {
 }
 
 const TTYD: &str = "github.com/tsl0922/ttyd/releases/download";
+/// Upstream's own, by another way.
+const API: &str = "api.github.com/repos/TSL0922/ttyd/releases/tags";
+const ELSEWHERE: &str = "github.com/somebody/list/raw/main";
 const NAMES: [&str; 2] = ["x86_64", "aarch64"];
 
 impl Hosts {
@@ -62,8 +65,9 @@ impl Hosts {
             this.dir.path().join("sources"),
             format!(
                 "ttyd text https://{TTYD}/{{version}}/SHA256SUMS # upstream\n\
+                 ttyd text https://{ELSEWHERE}/{{version}}\n\
                  ttyd@1.7.7 wheel carrier==1.0 /{{asset}}\n\
-                 ttyd@2.0 release https://api.github.com/releases/{{version}}\n"
+                 ttyd@2.0 release https://{API}/{{version}}\n"
             ),
         )
         .unwrap();
@@ -82,8 +86,15 @@ impl Hosts {
         self.files.lock().unwrap().insert(place.to_owned(), bytes.into());
     }
 
-    /// A version of the program, and what upstream says of it.
+    /// A version of the program, and what upstream and others say of it.
     fn publish(&self, version: &str, said_of: &dyn Fn(&[u8]) -> Option<String>) {
+        self.publish_alone(version, said_of);
+        let sums = self.files.lock().unwrap()[&format!("{TTYD}/{version}/SHA256SUMS")].clone();
+        self.serve(&format!("{ELSEWHERE}/{version}"), sums);
+    }
+
+    /// A version of the program, and what upstream says of it.
+    fn publish_alone(&self, version: &str, said_of: &dyn Fn(&[u8]) -> Option<String>) {
         let mut sums = String::new();
         for name in NAMES {
             let content = format!("ttyd {version} for {name}");
@@ -155,11 +166,12 @@ async fn a_newer_version_takes_the_place_of_the_newest() {
             serde_json::json!({ "name": format!("ttyd.{name}"), "digest": format!("sha256:{digest}") })
         })
         .collect();
-    hosts.serve("api.github.com/releases/2.0", serde_json::json!({ "assets": assets }).to_string());
+    let told = serde_json::json!({ "assets": assets }).to_string();
+    hosts.serve(&format!("{API}/2.0"), told);
     hosts.says(&["ttyd@2.0"], 0, &["-  - version: \"1.7.7\"", "+  - version: \"2.0\""]).await;
     let yaml = hosts.read();
     assert!(!yaml.contains("1.7.7"), "{yaml}");
-    assert_eq!(yaml.matches("sources: 3").count(), 2, "{yaml}");
+    assert_eq!(yaml.matches("sources: 2").count(), 2, "{yaml}");
     assert_eq!(yaml.matches(&format!("{TTYD}/2.0/ttyd.")).count(), 2, "{yaml}");
 }
 
@@ -174,9 +186,19 @@ async fn what_only_one_says_or_two_say_differently_is_not_written() {
     hosts.publish("1.7.7", &|_| Some(other.clone()));
     let own = digest(b"ttyd 1.7.7 for x86_64");
     hosts.says(&["ttyd"], 1, &[&format!("says {other}, and the download is {own}")]).await;
+    // What upstream says in two ways is said by one: who replaces the file replaces both.
+    hosts.publish_alone("2.0", &|content| Some(digest(content)));
+    let assets = NAMES.map(|name| {
+        let digest = digest(format!("ttyd 2.0 for {name}").as_bytes());
+        serde_json::json!({ "name": format!("ttyd.{name}"), "digest": digest })
+    });
+    let told = serde_json::json!({ "assets": assets }).to_string();
+    hosts.serve(&format!("{API}/2.0"), told);
+    let words = ["nobody else says", "agrees, and is no other source: https://api."];
+    hosts.says(&["ttyd@2.0"], 1, &words).await;
     hosts.publish("2.0", &|_| None);
     hosts.says(&["ttyd@2.0"], 1, &["nobody else says"]).await;
-    hosts.serve("api.github.com/releases/2.0", "<html>");
+    hosts.serve(&format!("{API}/2.0"), "<html>");
     hosts.says(&["ttyd@2.0"], 1, &["stays as it is"]).await;
     assert_eq!(hosts.read(), before);
     for wrong in [&["none"][..], &["ttyd@$(x)"]] {

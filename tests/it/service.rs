@@ -180,6 +180,63 @@ fn what_is_not_ours_is_left_alone() {
 }
 
 #[test]
+fn what_was_changed_is_neither_overwritten_nor_removed_without_a_word() {
+    let world = world();
+    stand_in(&world, "");
+    assert_eq!(run(&world, &["install", "--no-start"]).0, 0);
+    let [unit] = &units(&world)[..] else { panic!("one unit") };
+    let written = std::fs::read_to_string(unit).unwrap();
+    let edited = written.replace("RestartSec=5", "RestartSec=99");
+    std::fs::write(unit, &edited).unwrap();
+    for (args, help) in [
+        (&["install", "--no-start"][..], "the-loop service install --force"),
+        (&["uninstall"], "the-loop service uninstall --force"),
+    ] {
+        let (code, _, err) = run(&world, args);
+        assert_eq!(code, 1);
+        assert!(err.contains("was changed since it was written"), "{err}");
+        assert!(err.contains("systemctl --user edit the-loop-") && err.contains(help), "{err}");
+        assert_eq!(std::fs::read_to_string(unit).unwrap(), edited);
+    }
+    assert_eq!(run(&world, &["install", "--no-start", "--force"]).0, 0);
+    assert_eq!(std::fs::read_to_string(unit).unwrap(), written);
+    // One of ours for other settings is written anew.
+    let mut other = world.command(&["service", "install", "--no-start"]);
+    assert!(other.env("LC_ALL", "C.UTF-8").status().unwrap().success());
+    assert!(std::fs::read_to_string(unit).unwrap().contains("LC_ALL=C.UTF-8"));
+    assert_eq!(run(&world, &["install", "--no-start"]).0, 0);
+    std::fs::write(unit, &edited).unwrap();
+    assert_eq!(run(&world, &["uninstall", "--force"]).0, 0);
+    assert!(units(&world).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_manager_answers_an_uninstall_says_what_it_could_not_do() {
+    let mut world = world();
+    stand_in(&world, "echo 'Failed to connect to bus: No medium found' >&2; exit 1");
+    let install = |world: &World| {
+        assert_eq!(run(world, &["install", "--no-start"]).0, 0);
+        let unit = units(world).into_iter().find(|path| path.is_file()).unwrap();
+        let wants = unit.with_file_name("default.target.wants");
+        std::fs::create_dir_all(&wants).unwrap();
+        let link = wants.join(unit.file_name().unwrap());
+        std::os::unix::fs::symlink(&unit, &link).unwrap();
+        (unit, link)
+    };
+    for runs in [false, true] {
+        let (unit, link) = install(&world);
+        if runs {
+            world.start().await;
+        }
+        let (code, _, err) = run(&world, &["uninstall"]);
+        assert_eq!(code, i32::from(runs), "{err}");
+        assert!(err.contains("It was stopped by nobody: systemd runs no services for"), "{err}");
+        assert_eq!(err.contains("A receiver runs on: `the-loop gh-webhook stop`"), runs, "{err}");
+        assert!(!unit.exists() && !link.is_symlink());
+    }
+}
+
+#[test]
 fn without_a_manager_or_a_secret_in_a_file_it_says_what_to_do() {
     let world = world();
     stand_in(&world, "echo 'Failed to connect to bus: No medium found' >&2; exit 1");
@@ -196,7 +253,7 @@ fn without_a_manager_or_a_secret_in_a_file_it_says_what_to_do() {
     let world = World::new("");
     let (code, _, err) = run(&world, &["install", "--no-start"]);
     assert_eq!(code, 1);
-    assert!(err.contains("secretFile") && err.contains("init --github"), "{err}");
+    assert!(err.contains("secretFile") && err.contains("init --github --url "), "{err}");
     assert!(units(&world).is_empty());
     assert!(!Path::new(&world.home).join("Library").exists());
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::cli::setup::Loaded;
 use crate::core::config::WebTerminal;
 use crate::doctor::{InboxLook, Project, Webhook, Webhooks};
-use crate::serve::github::TOKENS;
+use crate::serve::github::{TOKENS, tokens_of};
 use crate::state::github::{Memory, read_telling};
 use crate::state::inbox::Inbox;
 
@@ -57,7 +57,10 @@ fn webhooks(loaded: &Loaded) -> Webhooks {
     for repo in &config.routing.repositories {
         memory.repositories.entry(repo.clone()).or_default();
     }
+    let telling = read_telling(&paths.telling()).unwrap_or_default();
     let repositories = memory.repositories.into_iter().map(|(repository, of)| Webhook {
+        tokens: tokens_of(repository.host()),
+        is_mute: telling.mute.contains(repository.host()),
         repository,
         hook: of.hook,
         was_asked: of.looked_at.is_some(),
@@ -65,13 +68,13 @@ fn webhooks(loaded: &Loaded) -> Webhooks {
         silent: of.silent,
         lost: of.lost.len(),
     });
-    let telling = read_telling(&paths.telling()).unwrap_or_default();
+    let repositories: Vec<_> = repositories.collect();
     let tells = [
         (config.github.reactions, "`github.reactions`"),
         (config.github.comments, "`github.comments`"),
     ];
     Webhooks {
-        repositories: repositories.collect(),
+        repositories,
         wanted: config.webhooks.gh_webhook.events.clone(),
         redeliver: config.github.redeliver,
         tells: tells.into_iter().filter_map(|(is_on, key)| is_on.then_some(key)).collect(),

@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use fs_err as fs;
 use serde_json::json;
 
 use crate::base::dirs::MissingHome;
@@ -15,6 +14,7 @@ use crate::base::ids::{GITHUB, Repo};
 use crate::base::process::shell_word;
 use crate::base::random;
 use crate::core::config::GhWebhook;
+use crate::serve::receiver::{SecretError, secret_in};
 use crate::state::paths::StatePaths;
 
 /// The calls that register the webhook, one for each repository. The secret is
@@ -48,7 +48,12 @@ pub(super) fn calls(
                     "url": url, "content_type": "json", "insecure_ssl": "0", "secret": secret,
                 },
             });
-            let name = format!("hook-{}+{}.json", repo.owner(), repo.name());
+            // github.com's has the short name, as everywhere.
+            let host = match repo.host() {
+                GITHUB => String::new(),
+                host => format!("{host}+"),
+            };
+            let name = format!("hook-{host}{}+{}.json", repo.owner(), repo.name());
             let request = paths.dir.join(name);
             atomic::write(&request, body.to_string().as_bytes()).map_err(|error| {
                 Failure::failed("could not write the request to GitHub").because(error)
@@ -73,6 +78,10 @@ fn secret(file: &Path) -> Result<String, Failure> {
         let text = format!("could not make the webhook's secret `{}`", file.display());
         Failure::failed(text).because(error)
     };
+    if !file.exists() && file.is_symlink() {
+        let text = format!("the webhook's secret `{}` is a link to nothing", file.display());
+        return Err(Failure::refused(text).hint("remove the link, and a fresh secret is made"));
+    }
     if !file.exists() {
         let dir = file.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
         private_dir(&dir).map_err(failed)?;
@@ -87,15 +96,21 @@ fn secret(file: &Path) -> Result<String, Failure> {
             return Err(failed(error.error));
         }
     }
-    let text = fs::read_to_string(file)
-        .map_err(|error| Failure::failed("could not read the webhook's secret").because(error))?;
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    let text = text.strip_suffix('\r').unwrap_or(text);
-    if text.trim().is_empty() {
-        return Err(Failure::refused(format!("the secret `{}` is empty", file.display()))
-            .hint("remove the file, and a fresh one is made"));
-    }
-    Ok(text.to_owned())
+    let text = secret_in(file).map_err(|error| match error {
+        SecretError::Empty { .. } => {
+            Failure::refused(error.to_string()).hint("remove the file, and a fresh one is made")
+        }
+        // Somebody may have read it.
+        SecretError::Exposed { .. } => Failure::refused(error.to_string())
+            .hint("if somebody may have read it, remove the file, and a fresh one is made"),
+        SecretError::NotAFile { .. } => Failure::refused(error.to_string())
+            .hint("move it away, or set `webhooks.ghWebhook.secretFile` to another path"),
+        error => Failure::failed("could not read the webhook's secret").because(error),
+    })?;
+    String::from_utf8(text).map_err(|_| {
+        let text = format!("the webhook's secret `{}` is no text", file.display());
+        Failure::refused(text).hint("remove the file, and a fresh one is made")
+    })
 }
 
 /// The address that GitHub posts to: what was given, with the receiver's path

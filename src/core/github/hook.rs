@@ -196,6 +196,9 @@ impl Fault {
 /// GitHub's list of what happened in a repository.
 pub fn newest_event(body: &[u8], hook: &Hook) -> Result<Option<Timestamp>, serde_json::Error> {
     let all: Vec<Value> = serde_json::from_slice(body)?;
+    if !all.is_empty() && all.iter().all(|event| event["type"].as_str().is_none()) {
+        return Err(serde::de::Error::custom("no entry of it is an event"));
+    }
     let at = |event: &Value| {
         let name = event_name(event["type"].as_str()?);
         let at = event["created_at"].as_str()?.parse::<Timestamp>().ok()?;

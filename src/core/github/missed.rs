@@ -1,7 +1,7 @@
 //! Which deliveries GitHub is asked for again: those that never got an answer of
 //! success, in the order in which they happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct Attempt {
 }
 
 /// The attempts in an answer of GitHub, newest first as it lists them. One that
-/// cannot be read is none.
+/// cannot be read is none; where none of them can, it is no such list.
 pub fn attempts(body: &[u8]) -> Result<Vec<Attempt>, serde_json::Error> {
     let all: Vec<Value> = serde_json::from_slice(body)?;
     let read = |value: &Value| {
@@ -48,7 +48,11 @@ pub fn attempts(body: &[u8]) -> Result<Vec<Attempt>, serde_json::Error> {
             code: value["status_code"].as_u64().and_then(|code| code.try_into().ok()).unwrap_or(0),
         })
     };
-    Ok(all.iter().filter_map(read).collect())
+    let attempts: Vec<_> = all.iter().filter_map(read).collect();
+    if attempts.is_empty() && !all.is_empty() {
+        return Err(serde::de::Error::custom("no entry of it is a delivery"));
+    }
+    Ok(attempts)
 }
 
 /// That a delivery was asked for again.
@@ -63,9 +67,9 @@ pub struct Asked {
     pub seen: usize,
     /// How often it was asked for.
     pub times: u32,
-    /// GitHub or the receiver will not have it: it is not asked for again.
-    #[serde(default)]
-    pub refused: bool,
+    /// It was given up: it is not asked for again.
+    #[serde(default, alias = "refused")]
+    pub given_up: bool,
 }
 
 /// What is to be done about what was missed.
@@ -76,6 +80,7 @@ pub struct Plan {
     /// How many were missed and have not come yet, those to ask for among them.
     pub open: usize,
     /// What will not come: GitHub or the receiver refused it, or nothing came of it.
+    /// It stays so until it is in, or GitHub has forgotten it.
     pub lost: Vec<DeliveryId>,
     /// When to look again, if that is sooner than usual.
     pub again_at: Option<Timestamp>,
@@ -126,10 +131,14 @@ pub fn plan(
     let mut is_closed = false;
     let mut is_held = false;
     let mut oldest = None;
+    let mut is_in = BTreeSet::new();
     for of in all {
         let (first, newest) = (of[0], of[of.len() - 1]);
-        let is_in = of.iter().any(|attempt| (200..300).contains(&attempt.code));
-        if now.duration_since(first.at) > KEPT || is_in || has(&first.delivery) {
+        if of.iter().any(|attempt| (200..300).contains(&attempt.code)) {
+            is_in.insert(&first.delivery);
+            continue;
+        }
+        if now.duration_since(first.at) > KEPT || has(&first.delivery) {
             continue;
         }
         let mark = asked.get(&first.delivery);
@@ -154,6 +163,15 @@ pub fn plan(
         plan.open += 1;
         oldest.get_or_insert(first);
     }
+    // The attempts of what was given up are not looked at for ever.
+    let given_up = asked.iter().filter(|(id, mark)| {
+        mark.given_up && now.duration_since(mark.at) <= KEPT && !is_in.contains(id) && !has(id)
+    });
+    for (id, _) in given_up {
+        if !plan.lost.contains(id) {
+            plan.lost.push(id.clone());
+        }
+    }
     if is_closed {
         // The oldest is the one that shows whether the way is open again.
         plan.ask.retain(|(attempt, _)| oldest.is_some_and(|oldest| oldest.id == attempt.id));
@@ -172,7 +190,7 @@ fn stand(
     now: Timestamp,
 ) -> Stand {
     let Some(mark) = mark else { return Stand::Ask };
-    if mark.refused {
+    if mark.given_up {
         return Stand::Lost;
     }
     let since = now.duration_since(mark.at);
@@ -215,7 +233,7 @@ mod tests {
     }
 
     fn mark(seconds: i64, taken: bool, seen: usize) -> Asked {
-        Asked { at: time(seconds), taken, seen, times: 1, refused: false }
+        Asked { at: time(seconds), taken, seen, times: 1, given_up: false }
     }
 
     /// The numbers of what is asked for.
@@ -236,6 +254,9 @@ mod tests {
         let read: Vec<_> = read.iter().map(|attempt| (attempt.id, attempt.code)).collect();
         assert_eq!(read, [(12_345_678_901, 200), (2, 0)]);
         assert!(attempts(b"{}").is_err() && attempts(b"<html>").is_err());
+        // A list of something else.
+        assert!(attempts(b"[null, 1, {\"id\": null}]").is_err());
+        assert_eq!(attempts(b"[]").unwrap(), []);
     }
 
     #[test]
@@ -306,6 +327,27 @@ mod tests {
         let list = [attempt(3, 1, 100, 401), attempt(2, 2, 20, 0), attempt(1, 1, 10, 0)];
         let found = plan(&list, &asked, |_| false, None, time(0), time(200));
         assert_eq!((asks(&found), found.lost), (vec![2], vec![name(1)]));
+    }
+
+    #[test]
+    fn what_was_given_up_is_lost_until_it_is_in_or_github_has_forgotten_it() {
+        let given_up = Asked { given_up: true, ..mark(90, true, 1) };
+        let asked = BTreeMap::from([(name(1), given_up)]);
+        let lost = |list: &[Attempt], has: bool, now| {
+            let found = plan(list, &asked, |_| has, None, time(0), time(now));
+            assert_eq!((asks(&found), found.open), (vec![], 0));
+            found.lost
+        };
+        let refused = [attempt(3, 1, 100, 401)];
+        // The first attempt, or all of them, are looked at no more.
+        for list in [&refused[..], &[]] {
+            assert_eq!(lost(list, false, 200), [name(1)]);
+            assert_eq!(lost(list, false, 90 + 72 * 3600), [name(1)]);
+            assert!(lost(list, false, 91 + 72 * 3600 + 10).is_empty());
+            assert!(lost(list, true, 200).is_empty());
+        }
+        // A person had it sent again.
+        assert!(lost(&[attempt(4, 1, 150, 202)], false, 200).is_empty());
     }
 
     proptest! {

@@ -60,6 +60,9 @@ pub struct Telling {
     given_up_lately: Vec<(Slug, Timestamp)>,
     /// The requests of the last hour.
     spent: Vec<Timestamp>,
+    /// The hosts for which the receiver has no token.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub mute: BTreeSet<String>,
     /// What keeps anything from being said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
@@ -260,6 +263,14 @@ impl Telling {
             End::NotNow => (of.tried, of.tries) = (saying.tried, saying.tries),
             End::Unsure(most) if of.tries < most => {}
             End::Said | End::Unsure(_) | End::Refused => drop(self.waiting.remove(n)),
+        }
+    }
+
+    /// Notes that a delivery is routed again.
+    pub fn again(&mut self, place: i64) {
+        if place <= self.latest {
+            self.open.insert(place);
+            self.taken.remove(&place);
         }
     }
 

@@ -1,12 +1,14 @@
 //! Whether agents survive a logout and a restart of the service, where systemd
 //! rules.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
 use super::Scene;
-use crate::base::text::{path_text, visible};
+use crate::base::process::shell_word;
+use crate::base::text::path_text;
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
 
@@ -38,11 +40,15 @@ fn linger(scene: &Scene, dir: &Path) -> Option<Finding> {
 /// along at each restart.
 fn kill_mode(scene: &Scene) -> Vec<Finding> {
     let id = "service.killMode";
-    let config = scene.env.var_os("XDG_CONFIG_HOME").map(std::path::PathBuf::from);
+    let config = scene.env.var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let Some(config) = config.or_else(|| Some(scene.env.home()?.join(".config"))) else {
         return Vec::new();
     };
     let dir = config.join("systemd/user");
+    let mut places = vec![config.join("systemd/user.control"), dir.clone()];
+    places.push(PathBuf::from("/etc/systemd/user"));
+    places
+        .extend(scene.env.var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(dir).join("systemd/user")));
     let units = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_ours = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -51,21 +57,71 @@ fn kill_mode(scene: &Scene) -> Vec<Finding> {
     let mut findings = Vec::new();
     for unit in units.filter(|path| is_ours(path)) {
         let Ok(text) = fs::read_to_string(&unit) else { continue };
-        let value = |line: &str| Some(line.trim().strip_prefix("KillMode=")?.trim().to_owned());
-        let mode = text.lines().filter_map(value).next_back();
-        let mode = mode.unwrap_or_else(|| "control-group".to_owned());
-        let shown = path_text(&unit);
+        let (mut mode, mut said_by) = (mode_in(&text), unit.clone());
+        for file in drop_ins(&unit, &places) {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            if let Some(said) = mode_in(&text) {
+                (mode, said_by) = (Some(said), file);
+            }
+        }
+        let mode = mode.unwrap_or_else(|| MODES[0].to_owned());
+        let shown = path_text(&said_by);
         findings.push(if mode == "process" {
             Finding::new(id, Severity::Ok, "a restart of the service ends no agent").shown_by(shown)
         } else {
-            let mode = visible(&mode);
             let what = format!("the service has KillMode={mode}: its restart ends every agent");
+            let name = unit.file_name().unwrap_or_default().to_string_lossy();
+            let remedy = if said_by == unit {
+                let edit = format!("systemctl --user edit {}", shell_word(&name));
+                let note = "write `[Service]` and, below it, `KillMode=process`".to_owned();
+                Remedy { commands: vec![edit], note: Some(note) }
+            } else {
+                let note = format!("take `KillMode=` out of {shown}");
+                let reload = "systemctl --user daemon-reload".to_owned();
+                Remedy { commands: vec![reload], note: Some(note + " first") }
+            };
             Finding::new(id, super::if_tmux(&scene.needs, Severity::Warning), what)
                 .shown_by(shown)
-                .remedy(Remedy::note("set KillMode=process in its [Service] section"))
+                .remedy(remedy)
         });
     }
     findings
+}
+
+/// What systemd understands; another word it does not take.
+const MODES: &[&str] = &["control-group", "process", "mixed", "none"];
+
+/// The last mode that a file of a unit names.
+fn mode_in(text: &str) -> Option<String> {
+    let value = |line: &str| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "KillMode").then(|| value.trim().to_owned())
+    };
+    let known = |mode: &String| MODES.contains(&mode.as_str());
+    text.lines().filter_map(value).rfind(known)
+}
+
+/// The files that change a unit, in the order in which systemd reads them: by their
+/// names, and of two with one name that of the nearer directory.
+fn drop_ins(unit: &Path, places: &[PathBuf]) -> Vec<PathBuf> {
+    let name = unit.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.trim_end_matches(".service");
+    // `a-b.service` takes those of `a-.service` and of every service, too.
+    let dashes = stem.match_indices('-').map(|(at, _)| format!("{}.service.d", &stem[..=at]));
+    let mut names: Vec<_> = dashes.collect();
+    names.insert(0, "service.d".to_owned());
+    names.push(format!("{name}.d"));
+    let mut found = BTreeMap::new();
+    let in_places = |name: &String| places.iter().map(|place| place.join(name)).collect::<Vec<_>>();
+    for dir in names.iter().rev().flat_map(in_places) {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let (file, name) = (entry.path(), entry.file_name());
+            if file.extension().is_some_and(|kind| kind == "conf") {
+                found.entry(name).or_insert(file);
+            }
+        }
+    }
+    found.into_values().collect()
 }
 
 #[cfg(test)]
@@ -120,5 +176,38 @@ mod tests {
             fs::write(units.join("the-loop-a.service"), text).unwrap();
             assert_eq!(kill_mode(&scene)[0].severity, severity, "{text}");
         }
+        let edit = kill_mode(&scene);
+        assert_eq!(edit[0].remedy, None);
+        // What a drop-in says counts: by the names of the files, and of two with one
+        // name that of the nearer directory.
+        let unit = "the-loop-a.service";
+        for (file, text, severity) in [
+            ("the-loop-a.service.d/override.conf", "KillMode=mixed", Severity::Warning),
+            ("the-loop-a.service.d/z.conf", "[Service]\nKillMode = process", Severity::Ok),
+            ("the-loop-a.service.d/zz.conf", "KillMode=control-group\n", Severity::Warning),
+            ("the-loop-a.service.d/zzz.conf.off", "KillMode=process", Severity::Warning),
+            ("the-loop-a.service.d/zzz.conf", "KillMode=nonsense\nKillMode=", Severity::Warning),
+            ("the-loop-.service.d/zzzz.conf", "KillMode=process", Severity::Ok),
+            ("service.d/zzzz.conf", "KillMode=mixed", Severity::Ok),
+            ("the-loop-b.service.d/zzzzz.conf", "KillMode=mixed", Severity::Ok),
+            ("service.d/zzzzz.conf", "KillMode=mixed", Severity::Warning),
+        ] {
+            let file = units.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, text).unwrap();
+            let found = kill_mode(&scene);
+            assert_eq!((found.len(), found[0].severity), (1, severity), "{}", file.display());
+            if severity == Severity::Warning {
+                let remedy = found[0].remedy.clone().unwrap();
+                assert_eq!(remedy.commands, ["systemctl --user daemon-reload"]);
+                assert!(remedy.note.unwrap().contains(".conf first"));
+            }
+        }
+        for dir in ["the-loop-a.service.d", "the-loop-.service.d", "service.d"] {
+            fs::remove_dir_all(units.join(dir)).unwrap();
+        }
+        fs::write(units.join(unit), "[Service]\n").unwrap();
+        let remedy = kill_mode(&scene)[0].remedy.clone().unwrap();
+        assert_eq!(remedy.commands, ["systemctl --user edit the-loop-a.service"]);
     }
 }

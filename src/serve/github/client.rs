@@ -192,11 +192,30 @@ fn judge(
         (301 | 302 | 307 | 308, _) => {
             ": the repository has another name now (`routing.repositories`)".to_owned()
         }
+        (401, said) => format!("{}; the token is unknown there or expired", after_colon(said)),
+        (403, said) => {
+            let needed = permission(&asked);
+            format!("{}; the token may lack the permission \"{needed}\"", after_colon(said))
+        }
         (404, _) => ": the token may not see it, or it is not there".to_owned(),
-        (_, "") => String::new(),
-        (_, said) => format!(": {}", cap(&visible(said), 120)),
+        (_, said) => after_colon(said),
     };
     Err(AskError::Refused { status: status.as_u16(), asked, said })
+}
+
+/// What GitHub said, behind what it said it to.
+fn after_colon(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(": {}", cap(&visible(said), 120)) }
+}
+
+/// What a token must be allowed for a request, by GitHub's documentation.
+fn permission(asked: &str) -> &'static str {
+    match asked.split('/').nth(3) {
+        Some("hooks") => "Webhooks: read and write",
+        Some("events") => "Contents: read",
+        Some("pulls") => "Pull requests: read and write",
+        _ => "Issues: read and write",
+    }
 }
 
 /// Until when nothing may be asked, by what the answer says.
@@ -263,7 +282,7 @@ fn is_githubs(host: &str) -> bool {
 
 /// The token for a host, as the GitHub CLI chooses it.
 fn token(env: &Env, host: &str) -> Result<HeaderValue, AskError> {
-    let names = names_of(host);
+    let names = tokens_of(host);
     let set = names.iter().find_map(|name| Some((*name, env.var(name)?)));
     let (name, token) = set.ok_or(AskError::NoToken(names))?;
     let bad = AskError::BadToken(name);
@@ -277,7 +296,7 @@ fn token(env: &Env, host: &str) -> Result<HeaderValue, AskError> {
 }
 
 /// The variables that hold the token for a host.
-fn names_of(host: &str) -> [&'static str; 2] {
+pub fn tokens_of(host: &str) -> [&'static str; 2] {
     if is_githubs(host) { [TOKENS[0], TOKENS[1]] } else { [TOKENS[2], TOKENS[3]] }
 }
 
@@ -394,8 +413,19 @@ mod tests {
         };
         assert_eq!(
             refused(StatusCode::FORBIDDEN, "{\"message\": \"Not \\u001b[31maccessible\"}"),
-            "GitHub answered 403 to GET repos/o/r/hooks: Not \\x1b[31maccessible"
+            "GitHub answered 403 to GET repos/o/r/hooks: Not \\x1b[31maccessible; the token may \
+             lack the permission \"Webhooks: read and write\""
         );
+        let text = refused(StatusCode::UNAUTHORIZED, "{\"message\": \"Bad credentials\"}");
+        assert!(text.ends_with(": Bad credentials; the token is unknown there or expired"));
+        for (asked, needed) in [
+            ("GET repos/o/r/events", "Contents: read"),
+            ("POST repos/o/r/hooks/7/deliveries/1/attempts", "Webhooks: read and write"),
+            ("POST repos/o/r/issues/1/comments", "Issues: read and write"),
+            ("repos/o/r/pulls/comments/1/reactions", "Pull requests: read and write"),
+        ] {
+            assert_eq!(permission(asked), needed);
+        }
         let text = refused(StatusCode::NOT_FOUND, "<html>");
         assert!(text.ends_with(": the token may not see it, or it is not there"), "{text}");
         let text = refused(StatusCode::MOVED_PERMANENTLY, "");

@@ -259,6 +259,10 @@ impl Redeliver {
             let of = self.of(repo);
             for id in lost.iter().filter(|id| !of.lost.contains(id)) {
                 tracing::warn!(%repo, %id, "a missed delivery will not come");
+                // Its attempts are looked at no more, and would be judged anew.
+                if let Some(mark) = of.asked.get_mut(id) {
+                    mark.given_up = true;
+                }
             }
             (of.open, of.lost, of.settled) = (open, lost, settled.max(of.settled));
             if ask.is_empty() {
@@ -277,9 +281,11 @@ impl Redeliver {
     fn plan(&mut self, repo: &Repo, list: &[Attempt]) -> Result<Plan, InboxError> {
         let inbox = self.parts.inbox.clone();
         let mut known = BTreeMap::new();
-        for attempt in list {
-            if !known.contains_key(&attempt.delivery) {
-                known.insert(attempt.delivery.clone(), inbox.knows(&attempt.delivery)?);
+        let asked = &self.of(repo).asked;
+        let given_up = asked.iter().filter_map(|(id, mark)| mark.given_up.then_some(id));
+        for id in list.iter().map(|attempt| &attempt.delivery).chain(given_up) {
+            if !known.contains_key(id) {
+                known.insert(id.clone(), inbox.knows(id)?);
             }
         }
         let has = |id: &DeliveryId| known.get(id).copied().unwrap_or(false);
@@ -301,7 +307,7 @@ impl Redeliver {
         let now = self.parts.clock.now();
         let id = attempt.delivery.clone();
         let times = self.of(repo).asked.get(&id).map_or(0, |asked| asked.times) + 1;
-        let mark = Asked { at: now, taken: false, seen, times, refused: false };
+        let mark = Asked { at: now, taken: false, seen, times, given_up: false };
         // Before it is asked for: whatever happens then, it is known that it was.
         self.mark(repo, &id, mark.clone())?;
         Checkpoint::AskAgain.reached();
@@ -314,6 +320,12 @@ impl Redeliver {
         );
         match api.post(&path, None, now).await {
             Ok(answer) => {
+                // What somebody in between answers is no proof.
+                if !answer.body.is_empty() {
+                    serde_json::from_slice::<serde_json::Value>(&answer.body).map_err(|error| {
+                        AskError::Garbage { asked: format!("POST {path}"), why: error.to_string() }
+                    })?;
+                }
                 Checkpoint::Asked.reached();
                 self.mark(repo, &id, Asked { taken: true, ..mark })?;
                 tracing::info!(%repo, %id, "asked GitHub for a missed delivery");
@@ -324,7 +336,7 @@ impl Redeliver {
             // It is too old, or gone: this one only.
             Err(error @ AskError::Refused { status: 404 | 410 | 422, .. }) => {
                 tracing::warn!(%repo, %id, error = %chain(&error), "a missed delivery is gone");
-                self.mark(repo, &id, Asked { taken: true, refused: true, ..mark })?;
+                self.mark(repo, &id, Asked { taken: true, given_up: true, ..mark })?;
                 Ok(true)
             }
             Err(error) => Err(error.into()),

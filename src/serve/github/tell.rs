@@ -7,7 +7,7 @@
 mod follow;
 mod times;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -20,19 +20,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::times::{Times, times};
-use super::client::{Api, AskError, TOKENS};
+use super::client::{Api, AskError, TOKENS, tokens_of};
 use super::redeliver::Parts;
 use super::say::{Sent, say};
 use crate::base::checkpoint::Checkpoint;
 use crate::base::failure::chain;
+use crate::base::ids::{DeliveryId, Repo};
 use crate::core::github::{End, Next, Saying, Telling, comment};
 use crate::core::routing::OwnVoice;
 use crate::state::github::{open_telling, save_telling};
 use crate::state::inbox::{InboxError, InboxReader};
 use crate::state::registry::Registry;
 
-/// The least time between two looks at the inbox.
-const GATHER: Duration = Duration::from_millis(200);
 /// How long after a look that failed there is another.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The longest rest after a fault.
@@ -52,6 +51,8 @@ pub struct Tell {
     reloads: watch::Receiver<u64>,
     path: PathBuf,
     telling: Telling,
+    /// What was routed again and is to be looked at.
+    again: Vec<DeliveryId>,
     /// Of its own, so that no other reader waits for it.
     reader: Option<InboxReader>,
     apis: BTreeMap<String, Arc<Api>>,
@@ -102,6 +103,7 @@ impl Tell {
             reloads,
             path,
             telling,
+            again: Vec::new(),
             reader: None,
             apis: BTreeMap::new(),
             pauses: BTreeMap::new(),
@@ -153,7 +155,7 @@ impl Tell {
                     }
                 }
                 // What else is written meanwhile is seen with it.
-                Happened::News => look_at = Some(Instant::now() + GATHER),
+                Happened::News => look_at = Some(Instant::now() + self.times.gather),
                 Happened::Ended(saying, sent) => {
                     busy = None;
                     self.ended(&saying, sent);
@@ -184,6 +186,7 @@ impl Tell {
             self.telling.turn(false, false, self.parts.clock.now());
             self.trouble(Some(format!("what to tell cannot be read: {}", chain(&error))));
         }
+        self.telling.mute = self.mute();
         if is_wanted && !has_token {
             let names = TOKENS.join(", ");
             self.trouble(Some(format!("no token is set for the receiver ({names})")));
@@ -194,6 +197,18 @@ impl Tell {
         self.telling.is_on()
     }
 
+    /// The hosts of the repositories for which there is no token, where something is
+    /// to be said.
+    fn mute(&self) -> BTreeSet<String> {
+        let config = self.parts.config.get();
+        let hosts = config.routing.repositories.iter().map(Repo::host);
+        let is_mute = |host: &&str| {
+            let names = tokens_of(host);
+            self.telling.is_on() && names.iter().all(|name| self.parts.env.var(name).is_none())
+        };
+        hosts.filter(is_mute).map(str::to_owned).collect()
+    }
+
     /// Begins behind what there is, when it is new, and when what is remembered is of
     /// an inbox that is no more.
     fn begin_to_follow(&mut self, looks: bool, is_new: bool) -> Result<(), InboxError> {
@@ -202,6 +217,8 @@ impl Tell {
             let (open, latest) = (reader.under_way()?, reader.last_place()?);
             if is_new || latest < self.telling.latest {
                 self.telling.begin_at(latest, open);
+                self.again.clear();
+                drop(self.parts.inbox.routed_again());
             }
         }
         Ok(())

@@ -103,8 +103,7 @@ impl Secret {
             return Err(SecretError::Missing { variable: variable.to_owned() });
         };
         let path = env.cwd().join(path);
-        let bytes = read_private(&path)?;
-        Self::new(without_newline(&bytes), &path.display().to_string())
+        Ok(Self(secret_in(&path)?))
     }
 
     /// The signature header of a body, as GitHub makes it.
@@ -127,6 +126,13 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
+}
+
+/// The bytes of the secret in a file, for who hands them to GitHub.
+pub fn secret_in(path: &Path) -> Result<Vec<u8>, SecretError> {
+    let bytes = read_private(path)?;
+    let Secret(bytes) = Secret::new(without_newline(&bytes), &path.display().to_string())?;
+    Ok(bytes)
 }
 
 fn without_newline(bytes: &[u8]) -> &[u8] {

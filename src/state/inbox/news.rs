@@ -1,11 +1,36 @@
 //! Reading what became of deliveries since a look before: those that came in after
-//! it, and those that were on their way then.
+//! it, those that were on their way then, and those that were routed again since.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Mutex, PoisonError};
 
 use super::error::InboxError;
 use super::model::Summary;
 use super::reader::{InboxReader, SUMMARY, summary};
+use crate::base::ids::DeliveryId;
+
+/// How many are remembered that were put up for routing again.
+const REMEMBERED: usize = 1000;
+
+/// What was put up for routing again, the latest last: such a one may come to its end
+/// between two looks, as it had before.
+#[derive(Debug, Default)]
+pub(super) struct Again(Mutex<VecDeque<DeliveryId>>);
+
+impl Again {
+    pub(super) fn note<'a>(&self, ids: impl Iterator<Item = &'a DeliveryId>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(ids.cloned());
+        // Nobody may look.
+        let surplus = all.len().saturating_sub(REMEMBERED);
+        all.drain(..surplus);
+    }
+
+    /// All since this was last asked.
+    pub(super) fn take(&self) -> VecDeque<DeliveryId> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 impl InboxReader {
     /// The place of the delivery that arrived last; 0 where there is none.
@@ -29,6 +54,11 @@ impl InboxReader {
     pub fn at(&self, place: i64) -> Result<Option<Summary>, InboxError> {
         let found = self.rows(&format!("{SUMMARY} WHERE d.seq = ?1"), [place], summary)?;
         Ok(found.into_iter().next())
+    }
+
+    /// The place of a delivery.
+    pub fn place_of(&self, id: &DeliveryId) -> Result<Option<i64>, InboxError> {
+        self.row("SELECT seq FROM deliveries WHERE id = ?1", [id.as_str()], |row| row.get(0))
     }
 
     /// The places of the deliveries that have not come to their end.

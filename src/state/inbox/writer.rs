@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::error::InboxError;
 use super::model::{About, Accepted, DeliveryKind, Keep, NewDelivery, Replayed, Step};
+use super::news::Again;
 use super::packing::StoredBody;
 use super::prune;
 use super::steps::{append, put_body, set_about, set_state};
@@ -90,6 +91,8 @@ pub(super) struct Health {
     pub(super) failing: AtomicBool,
     /// Changes with each of them, for those who wait for one.
     pub(super) news: watch::Sender<u64>,
+    /// What was put up for routing again.
+    pub(super) again: Again,
 }
 
 /// The handle of the thread. Dropping it lets the thread finish what waits, and
@@ -207,7 +210,9 @@ impl Work {
         .map_err(|error| InboxError::sqlite(path, "write to", error));
         self.health.failing.store(result.is_err(), Ordering::Relaxed);
         match &result {
-            Ok(_) => {
+            Ok(answers) => {
+                let written = changes.iter().zip(answers);
+                self.health.again.note(written.filter_map(|(change, of)| put_up_again(change, of)));
                 self.health.commits.fetch_add(1, Ordering::Relaxed);
                 self.health.news.send_modify(|commits| *commits = commits.wrapping_add(1));
             }
@@ -217,6 +222,15 @@ impl Work {
             }
         }
         result
+    }
+}
+
+/// The delivery that a change put up for routing again.
+fn put_up_again<'a>(change: &'a Change, answer: &Answer) -> Option<&'a DeliveryId> {
+    match (change, answer) {
+        (Change::Accept(new, ..), Ok(Written::Delivery(Accepted::Requeued))) => Some(&new.id),
+        (Change::Replay(id, _), Ok(Written::Replayed(Replayed::Queued))) => Some(id),
+        _ => None,
     }
 }
 

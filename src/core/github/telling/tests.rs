@@ -15,7 +15,8 @@ fn pace() -> Pace {
 }
 
 fn routing() -> Routing {
-    Routing { authorized_users: vec!["alice".to_owned()], ..Routing::default() }
+    let repositories = vec!["o/r".parse().unwrap()];
+    Routing { authorized_users: vec!["alice".to_owned()], repositories, ..Routing::default() }
 }
 
 fn name(n: usize) -> DeliveryId {
@@ -213,6 +214,9 @@ fn the_start_of_a_session_is_told_once_and_none_of_the_past() {
     assert_eq!(told(&mut all, &label, at(14, ACCEPTED), session(5)), []);
     // Another session of the item.
     assert_eq!(told(&mut all, &label, at(15, ACCEPTED), session(9)), [started(9)]);
+    // Nor is anything said in a repository that is not worked on.
+    let elsewhere = TheSession { item: "x/y#7".parse().unwrap(), ..session(9) };
+    assert_eq!(told(&mut all, &label, at(16, ACCEPTED), elsewhere), []);
     // A check may not speak for its author.
     let mut all = on();
     assert_eq!(told(&mut all, &comment("alice", "bob", 1), at(11, ACCEPTED), session(5)), []);
@@ -292,6 +296,7 @@ fn what_may_have_been_said_is_tried_so_often_and_looked_for_when_it_shows() {
     let Next::Say(again) = all.next(time(210), pace(), never) else { unreachable!() };
     assert_eq!((again.tried, again.tries), (Some(time(200)), 1));
     all.begin(&again, time(210));
+    assert_eq!(all.spent.len(), 3, "the look for it is a request, too");
     all.ended(&again, End::NotNow);
     assert_eq!((all.waiting[0].tried, all.waiting[0].tries), (Some(time(200)), 1));
     for n in 2..=TRIES {

@@ -51,6 +51,14 @@ impl Tell {
     }
 
     fn look(&mut self) -> Result<(), InboxError> {
+        // Such a one had come to its end, and may have come to it again.
+        self.again.extend(self.parts.inbox.routed_again());
+        while let Some(id) = self.again.last().cloned() {
+            if let Some(place) = self.reader()?.place_of(&id)? {
+                self.telling.again(place);
+            }
+            self.again.pop();
+        }
         // Read first: what ends after this is seen by the next look.
         let under_way = self.reader()?.under_way()?;
         let ended: Vec<i64> = self.telling.open.difference(&under_way).copied().collect();
@@ -60,7 +68,7 @@ impl Tell {
                 None => drop(self.telling.open.remove(&place)),
             }
         }
-        // One that is routed again had come to its end.
+        // Another receiver may have put it up for routing again.
         let known = self.telling.latest;
         self.telling.open.extend(under_way.into_iter().filter(|place| *place <= known));
         loop {

@@ -11,17 +11,21 @@ use crate::core::github::Pace;
 /// The rest after a fault that may pass; it doubles with each.
 const PAUSE: Duration = Duration::from_secs(30);
 
+/// The least time between two looks at the inbox.
+const GATHER: Duration = Duration::from_millis(200);
+
 /// How long things take; tests have less time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     pub(super) pace: Pace,
     pub(super) deadline: Duration,
     pub(super) pause: Duration,
+    pub(super) gather: Duration,
 }
 
 fn usual() -> Times {
     let pace = Pace { apart: SignedDuration::from_secs(1), settles: SignedDuration::from_secs(10) };
-    Times { pace, deadline: DEADLINE, pause: PAUSE }
+    Times { pace, deadline: DEADLINE, pause: PAUSE, gather: GATHER }
 }
 
 #[cfg(not(feature = "test-fakes"))]
@@ -45,5 +49,6 @@ pub(super) fn times(env: &Env) -> Times {
         },
         deadline: next().map_or(usual.deadline, plain),
         pause: next().map_or(usual.pause, plain),
+        gather: next().map_or(usual.gather, plain),
     }
 }
