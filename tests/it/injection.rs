@@ -96,8 +96,10 @@ async fn injections(script: Value, person: Person, end: End) {
             if matches!(person, Person::Drafts | Person::VimDrafts) && acted.len() % 10 == 0 {
                 let begin = Instant::now();
                 while stage.state(&id).0 != "delivered" {
-                    let (out, screen) = (stage.state(&id).2, stage.screen());
-                    assert!(begin.elapsed() < RESTS_FOR, "{id}: {out}\n{screen}");
+                    if begin.elapsed() >= RESTS_FOR {
+                        let (_, waiting, _) = stage.world.run(&["events"]);
+                        panic!("{id}: {waiting}\n{}\n{}", stage.screen(), stage.said());
+                    }
                     stage.settle(person, "", "");
                     tokio::time::sleep(random.millis(60)).await;
                 }
