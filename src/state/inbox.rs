@@ -27,6 +27,7 @@ mod prune;
 mod reader;
 mod salvage;
 mod steps;
+mod texts;
 mod writer;
 
 pub use error::InboxError;

@@ -53,6 +53,7 @@ async fn filled(home: &Path) -> Inbox {
         own: None,
         item: Some("octo/repo#12".parse::<WorkItem>().unwrap()),
         url: Some(PAGE.to_owned()),
+        edits: None,
         head: None,
     };
     inbox
@@ -105,6 +106,7 @@ async fn a_pull_requests_events_are_found_by_its_own_name_and_by_its_sessions() 
         own: Some("octo/repo#40".parse().unwrap()),
         item: Some("octo/repo#13".parse().unwrap()),
         url: Some("https://github.com/octo/repo/issues/40#issuecomment-7".to_owned()),
+        edits: None,
         head: None,
     };
     inbox.record_about(Vec::new(), vec![about]).await.unwrap();

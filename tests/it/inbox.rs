@@ -241,6 +241,7 @@ async fn people_find_a_delivery_by_item_by_session_and_by_page() {
         own: None,
         item: Some(item("O/R#12")),
         url: Some(url.to_owned()),
+        edits: None,
         head: None,
     };
     let ignored = step("stranger", State::Ignored, Reason::SenderNotAuthorized);

@@ -147,6 +147,7 @@ fn copy_all(old: &Connection, new: &mut Connection) -> rusqlite::Result<usize> {
     // lost of it.
     for order in ["ASC", "DESC"] {
         let _ = copy_rows(old, &transaction, "heads", &format!("ORDER BY sha {order}"), []);
+        let _ = copy_rows(old, &transaction, "edits", &format!("ORDER BY slug {order}"), []);
     }
     // Without its body a delivery cannot be routed any more, and says so.
     transaction.execute_batch(

@@ -16,6 +16,7 @@ use super::model::{About, Accepted, DeliveryKind, Keep, NewDelivery, Replayed, S
 use super::packing::StoredBody;
 use super::prune;
 use super::steps::{append, put_body, set_about, set_state};
+use super::texts;
 use crate::base::checkpoint::Checkpoint;
 use crate::base::ids::DeliveryId;
 use crate::core::outcome::{Reason, State};
@@ -389,6 +390,9 @@ fn record(
                      VALUES (?1, ?2, ?3, ?4, ?5)",
                 )?
                 .execute(params![sha, pull.item.to_string(), pull.branch, pull.own_head, now])?;
+        }
+        if let Some((slug, edits)) = &about.edits {
+            texts::remember(connection, slug, edits, now)?;
         }
     }
     Ok(Ok(Written::Done))

@@ -16,6 +16,7 @@ async fn with_heads(home: &Home) -> Vec<u8> {
             own: None,
             item: Some(item("o/r#1")),
             url: None,
+            edits: None,
             head: Some((format!("{number:040}"), pull)),
         };
         let step = step(&name, State::Ignored, Reason::NotArmed);
