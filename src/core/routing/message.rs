@@ -319,10 +319,10 @@ impl Teller<'_> {
     }
 
     fn withheld(self, author: &Actor, is_approved: bool) -> Option<Withheld> {
-        match self.who.lists(author) {
-            false => Some(Withheld::Author),
-            true => (!is_approved).then_some(Withheld::Editor),
+        if !self.who.lists(author) {
+            return Some(Withheld::Author);
         }
+        (!is_approved).then_some(Withheld::Editor)
     }
 }
 

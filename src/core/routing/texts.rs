@@ -73,10 +73,10 @@ pub(super) fn approved(event: &Event, config: &config::Routing, view: &View) -> 
         return Approved::ALL;
     }
     let seen = thread.updated.or(view.received_at).unwrap_or(Timestamp::MAX);
-    let is_approved = |field| match edited(event) {
+    let is_approved = |field| match changed(event) {
         // What this very event changed, it tells as it was changed.
-        Some(Some(edited)) if edited.has(field) => sender_may,
-        Some(None) if !sender_may => false,
+        Changed::These(edited) if edited.has(field) => sender_may,
+        Changed::Unsaid if !sender_may => false,
         _ => stands(field, seen, config, &view.edits),
     };
     Approved { title: is_approved(TextField::Title), body: is_approved(TextField::Body) }
@@ -100,12 +100,12 @@ pub(super) fn edits(desk: &Desk<'_>, place: Option<&Place>) -> Vec<TextEdit> {
     let Some(thread) = event.thread() else { return Vec::new() };
     let may = lists(config, &event.sender.login);
     let armed = may && (arms(event, config) || is_started(desk, place));
-    let concerns = |field| match edited(event) {
+    let concerns = |field| match changed(event) {
         _ if armed => true,
-        Some(Some(edited)) => edited.has(field),
-        // It does not say which: anything may be another's, and nothing is approved.
-        Some(None) => !may,
-        None => false,
+        Changed::These(edited) => edited.has(field),
+        // Anything may be another's then, and nothing is approved.
+        Changed::Unsaid => !may,
+        Changed::Nothing => false,
     };
     let at = thread.updated.or(desk.view.received_at).unwrap_or(Timestamp::MAX);
     let by_author = same(&event.sender, thread);
@@ -141,12 +141,21 @@ pub(super) fn is_arming(config: &config::Routing, label: &str) -> bool {
     !arming.is_empty() && arming.to_lowercase() == label.to_lowercase()
 }
 
-/// What an event changed of its item's texts; `Some(None)`: it does not say.
-fn edited(event: &Event) -> Option<Option<Edited>> {
+/// What an event changed of its item's texts.
+enum Changed {
+    Nothing,
+    These(Edited),
+    /// Something, and it does not say what.
+    Unsaid,
+}
+
+fn changed(event: &Event) -> Changed {
     match &event.what {
         What::Issue { change: Change::Edited(edited), .. }
-        | What::Pull { change: Change::Edited(edited), .. } => Some(*edited),
-        _ => None,
+        | What::Pull { change: Change::Edited(edited), .. } => {
+            edited.map_or(Changed::Unsaid, Changed::These)
+        }
+        _ => Changed::Nothing,
     }
 }
 

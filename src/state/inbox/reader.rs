@@ -368,7 +368,7 @@ where
     text.map(|text| text.parse().map_err(|error: T::Err| unreadable(column, error))).transpose()
 }
 
-fn stored(row: &Row<'_>) -> rusqlite::Result<StoredDelivery> {
+pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<StoredDelivery> {
     Ok(StoredDelivery {
         seq: row.get(0)?,
         id: name(row, 1)?,

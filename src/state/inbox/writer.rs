@@ -15,6 +15,7 @@ use super::error::InboxError;
 use super::model::{About, Accepted, DeliveryKind, Keep, NewDelivery, Replayed, Step};
 use super::packing::StoredBody;
 use super::prune;
+use super::remains::UNKNOWN_EVENT;
 use super::steps::{append, put_body, set_about, set_state};
 use super::texts;
 use crate::base::checkpoint::Checkpoint;
@@ -273,8 +274,9 @@ fn accept(connection: &Connection, new: &Arrived, now: i64) -> rusqlite::Result<
         .query_row([new.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     // What a person sent goes through `send` again, under another id.
     if state != State::Failed.as_str() || new.kind != DeliveryKind::Github {
-        // Of one that was not told a body that was dropped comes back, for `replay`.
-        if state == State::Ignored.as_str() && new.kind == DeliveryKind::Github {
+        // A body that was dropped comes back, for `replay`.
+        let has_ended = State::parse(&state).is_some_and(State::is_final);
+        if has_ended && new.kind == DeliveryKind::Github {
             put_body(connection, seq, &new.body)?;
         }
         return Ok(Accepted::Repeat);
@@ -282,6 +284,10 @@ fn accept(connection: &Connection, new: &Arrived, now: i64) -> rusqlite::Result<
     // The stored body stays: what was authorised is what is delivered. It may
     // only have been dropped for its age.
     put_body(connection, seq, &new.body)?;
+    // What a damaged inbox lost is told again with it.
+    connection
+        .prepare_cached("UPDATE deliveries SET event = ?2 WHERE seq = ?1 AND event = ?3")?
+        .execute(params![seq, new.event, UNKNOWN_EVENT])?;
     route_again(connection, seq, now, Reason::Redelivered)?;
     Ok(Accepted::Requeued)
 }
