@@ -44,8 +44,8 @@ use crate::core::platform::{Host, Remedy};
 use install::store::Store;
 
 pub use checks::{
-    InboxLook, Project, SECRET_MAX, Webhook, Webhooks, secret_close, secret_command, secret_export,
-    socket_fault,
+    InboxLook, Project, SECRET_MAX, Webhook, Webhooks, inbox_remedy, secret_close, secret_command,
+    secret_export, socket_fault,
 };
 pub use finding::{Finding, Severity};
 pub use listener::PortHolder;

@@ -2,6 +2,7 @@
 //! while the daemon writes to it, and changes nothing.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ mod follow;
 mod wanted;
 
 use self::follow::{Since, follow, since};
-use self::wanted::{Wanted, find};
+use self::wanted::{Found, Wanted, find};
 use super::Context;
 use super::sessions::ago;
 use crate::base::clock::Clock;
@@ -21,6 +22,7 @@ use crate::base::ids::{DeliveryId, Slug, WorkItem};
 use crate::base::text::{cap, visible};
 use crate::core::config::RunnerKind;
 use crate::core::outcome::{Reason, State};
+use crate::core::session::SessionStatus;
 use crate::serve::control;
 use crate::state::inbox::{DeliveryHistory, Inbox, InboxError, RecordedStep, Summary};
 use crate::state::registry::Registry;
@@ -73,10 +75,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let routing = context.load().map(|loaded| loaded.config.routing).unwrap_or_default();
     let notice = Notice { now: Clock::System.now(), after: routing.tmux.wait_notice.duration() };
     for kept in Inbox::damaged_files(&path) {
-        context.printer.note(&format!(
-            "note: the inbox was damaged; what could not be read is in `{}`",
-            kept.display()
-        ));
+        context.printer.note(&damaged(&kept));
     }
     let wanted = args.id.as_deref().map(Wanted::parse).transpose()?;
     if args.follow {
@@ -97,13 +96,17 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         }
         Err(error) => return Err(unreadable(error)),
     };
-    let mut found = match &reader {
-        None => Vec::new(),
+    let Found { histories: mut found, older } = match &reader {
+        None => Found::default(),
         Some(reader) => find(context, reader, wanted.as_ref(), args).map_err(unreadable)?,
     };
     if found.is_empty() {
         let place = path.display();
         match (&args.id, &reader) {
+            _ if older => {
+                let which = if args.failed { "nothing failed" } else { "no delivery came in" };
+                context.printer.note(&format!("{which} since then (`--since`)"));
+            }
             (Some(id), _) => {
                 let which = if args.failed { "failed delivery" } else { "delivery" };
                 return Err(Failure::refused(format!(
@@ -120,10 +123,11 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         let note = format!("the latest {} of those; --limit N shows more", args.limit);
         context.printer.note(&note);
     }
+    let sessions = Registry::open(&paths.registry);
     if args.json {
         let output = Output {
             schema: SCHEMA,
-            deliveries: found.drain(..).map(|h| notice.json(h)).collect(),
+            deliveries: found.drain(..).map(|h| notice.json(h, &sessions)).collect(),
         };
         let text = serde_json::to_string_pretty(&output)
             .map_err(|error| Failure::failed("could not write JSON").because(error))?;
@@ -134,7 +138,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
             let word = notice.word(&history.delivery);
             if wanted.is_some() {
                 text.push_str(if index == 0 { "" } else { "\n" });
-                in_full(&mut text, history, &Registry::open(&paths.registry));
+                in_full(&mut text, history, &sessions);
                 if word == WAITING {
                     let since = ago(history.delivery.received_at, notice.now);
                     push_line(&mut text, &format!("  It has been waiting for {since}."));
@@ -169,14 +173,28 @@ impl Notice {
         }
     }
 
-    fn json(&self, history: DeliveryHistory) -> DeliveryJson {
+    fn json(&self, history: DeliveryHistory, sessions: &Registry) -> DeliveryJson {
         let waiting = self.word(&history.delivery) == WAITING;
-        DeliveryJson { waiting, ..into_json(history) }
+        DeliveryJson { waiting, ..into_json(history, sessions) }
+    }
+}
+
+/// What is said of an inbox that was damaged and kept.
+pub(super) fn damaged(kept: &Path) -> String {
+    let file = kept.display();
+    let note = format!("note: the inbox was damaged; what could not be read is in `{file}`");
+    match Inbox::missing_of(kept) {
+        0 => note,
+        missing => format!(
+            "{note}\nOf up to {missing} deliveries in it nothing is known: look at the webhook's \
+             page on GitHub,\nRecent Deliveries, and have those sent again that are not in \
+             `the-loop events`"
+        ),
     }
 }
 
 fn unreadable(error: InboxError) -> Failure {
-    Failure::failed("the recorded events cannot be read").because(error)
+    error.failure("the recorded events cannot be read")
 }
 
 /// One delivery in two lines.
@@ -238,10 +256,29 @@ fn in_full(out: &mut String, history: &DeliveryHistory, sessions: &Registry) {
             push_line(out, &format!("  {line}"));
         }
     }
-    if let Some(advice) = delivery.reason.advice(&delivery.id, delivery.item.as_ref()) {
+    let reason = reason_now(delivery, sessions);
+    if reason != delivery.reason {
+        push_line(out, "  By now its session is paused.");
+    }
+    if let Some(advice) = reason.advice(&delivery.id, delivery.item.as_ref()) {
         for line in wrapped(&format!("To change it: {advice}")) {
             push_line(out, &format!("  {line}"));
         }
+    }
+}
+
+/// Why a delivery stands where it does now: what waits in a session that was paused
+/// since waits for that, whatever it waited for before.
+fn reason_now(delivery: &Summary, sessions: &Registry) -> Reason {
+    let is_paused = |slug: &Slug| {
+        let record = sessions.load(slug).ok().flatten();
+        record.is_some_and(|record| record.status == SessionStatus::Paused)
+    };
+    match delivery.reason {
+        reason @ (Reason::SessionPaused | Reason::RateLimited) => reason,
+        reason if delivery.state != State::Queued => reason,
+        _ if delivery.session.as_ref().is_some_and(is_paused) => Reason::SessionPaused,
+        reason => reason,
     }
 }
 
@@ -324,7 +361,7 @@ struct StepJson {
     detail: Option<String>,
 }
 
-fn into_json(history: DeliveryHistory) -> DeliveryJson {
+fn into_json(history: DeliveryHistory, sessions: &Registry) -> DeliveryJson {
     let DeliveryHistory { delivery, steps } = history;
     let step = |RecordedStep { at, state, reason, detail }| StepJson {
         at,
@@ -333,7 +370,7 @@ fn into_json(history: DeliveryHistory) -> DeliveryJson {
         explanation: reason.explain(),
         detail,
     };
-    let advice = delivery.reason.advice(&delivery.id, delivery.item.as_ref());
+    let advice = reason_now(&delivery, sessions).advice(&delivery.id, delivery.item.as_ref());
     DeliveryJson {
         id: delivery.id,
         kind: delivery.kind.as_str(),
@@ -419,7 +456,7 @@ mod tests {
             },
         ];
         let mut text = String::new();
-        let sessions = Registry::open(std::path::Path::new("/nowhere"));
+        let sessions = Registry::open(Path::new("/nowhere"));
         in_full(&mut text, &DeliveryHistory { delivery: delivery.clone(), steps }, &sessions);
         let notice = |minutes| Notice {
             now: at + Duration::from_mins(31),

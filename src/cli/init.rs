@@ -419,8 +419,12 @@ fn once<T: PartialEq>(all: Vec<T>) -> Vec<T> {
 
 /// Where the webhook's secret is kept: with the user, not with the project.
 fn secret_file(context: &Context, dirs: &Dirs, repo: Option<&Repo>) -> String {
-    let name = repo
-        .map_or_else(|| "webhook".to_owned(), |repo| format!("{}+{}", repo.owner(), repo.name()));
+    let named = |repo: &Repo| match (repo.host(), repo.owner(), repo.name()) {
+        ("github.com", owner, name) => format!("{owner}+{name}"),
+        // Another host in front, as in the names of sessions.
+        (host, owner, name) => format!("{}+{owner}+{name}", host.replace(':', "_")),
+    };
+    let name = repo.map_or_else(|| "webhook".to_owned(), named);
     let path = dirs.state.join("secrets").join(name);
     let below = context.env.home().and_then(|home| path.strip_prefix(home).ok());
     below.map_or_else(|| path.display().to_string(), |below| format!("~/{}", below.display()))

@@ -11,6 +11,8 @@ mod surrogates;
 pub(crate) use parse::repo_of;
 pub use parse::{ParseError, parse};
 
+use jiff::Timestamp;
+
 use crate::base::ids::{Repo, WorkItem};
 
 /// A parsed delivery.
@@ -116,8 +118,8 @@ pub enum What {
 pub enum Change {
     /// It was opened, perhaps with labels on it.
     Opened,
-    /// Its title or its body was changed.
-    Edited,
+    /// Its title or its body was changed; nothing where it does not say which.
+    Edited(Option<Edited>),
     /// This label was put on it.
     Labeled(String),
     /// It was closed.
@@ -126,6 +128,15 @@ pub enum Change {
     Reopened,
     /// Anything else.
     Other,
+}
+
+/// What an edit changed of an issue or a pull request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edited {
+    /// Whether its title.
+    pub title: bool,
+    /// Whether its body.
+    pub body: bool,
 }
 
 /// What happened to a comment or a review.
@@ -156,6 +167,8 @@ pub struct Thread {
     pub closed: bool,
     /// Its page.
     pub url: Option<String>,
+    /// When anything of it last changed, as the delivery tells.
+    pub updated: Option<Timestamp>,
 }
 
 /// A pull request.
@@ -326,17 +339,21 @@ impl Event {
         }
     }
 
-    /// What the event tells of this issue or pull request, where it happened there.
-    pub fn thread_of(&self, item: &WorkItem) -> Option<&Thread> {
-        let thread = match &self.what {
-            What::Issue { issue, .. } => issue,
-            What::Comment { thread, .. } => thread,
+    /// What the event tells of the issue or pull request that it happened on.
+    pub fn thread(&self) -> Option<&Thread> {
+        match &self.what {
+            What::Issue { issue, .. } => Some(issue),
+            What::Comment { thread, .. } => Some(thread),
             What::Pull { pull, .. }
             | What::Review { pull, .. }
-            | What::ReviewComment { pull, .. } => &pull.thread,
-            What::Ping | What::Check(_) | What::Other => return None,
-        };
-        Some(thread).filter(|thread| thread.item == *item)
+            | What::ReviewComment { pull, .. } => Some(&pull.thread),
+            What::Ping | What::Check(_) | What::Other => None,
+        }
+    }
+
+    /// What the event tells of this issue or pull request, where it happened there.
+    pub fn thread_of(&self, item: &WorkItem) -> Option<&Thread> {
+        self.thread().filter(|thread| thread.item == *item)
     }
 
     /// The page of what happened, or of what it happened to.

@@ -14,6 +14,7 @@ mod noise;
 pub mod prompt;
 mod references;
 mod sanitise;
+mod texts;
 mod voice;
 mod when;
 mod which;
@@ -21,11 +22,15 @@ mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 pub use message::{Field, Kind, Message, Value, Withheld};
 pub use sanitise::{Sanitised, sanitise};
 pub use voice::OwnVoice;
 
 use self::message::Teller;
+use self::texts::Approved;
+pub use self::texts::{TextEdit, TextField};
 use self::which::Place;
 pub use self::who::is_of_listed;
 use self::who::{Who, unlisted};
@@ -63,6 +68,10 @@ pub struct View {
     /// The delivery was decided about before, and is to be told now: a person or
     /// GitHub asked for it again.
     pub again: bool,
+    /// Who edited or armed the texts of the event's item, as deliveries told.
+    pub edits: Vec<TextEdit>,
+    /// When the delivery came in: for one that does not tell its item's time.
+    pub received_at: Option<Timestamp>,
 }
 
 impl View {
@@ -112,6 +121,8 @@ pub struct Decision {
     /// Whether it is the first that the item's agent hears: it gets the standing
     /// instructions with it.
     pub first: bool,
+    /// Who edited or armed the texts of its item by it, to be remembered.
+    pub edits: Vec<TextEdit>,
 }
 
 /// What people know an item by.
@@ -175,8 +186,12 @@ pub fn decide(
     own_voice: &OwnVoice,
 ) -> Decision {
     let who = Who(&config.authorized_users);
-    let desk = Desk { event, config, view, voice: own_voice, who };
+    let texts = texts::approved(event, config, view);
+    let mut desk = Desk { event, config, view, voice: own_voice, who, texts };
     let place = desk.place();
+    if texts::is_started(&desk, place.as_ref()) {
+        desk.texts = Approved::ALL;
+    }
     let ruling = match (desk.rule(place.as_ref()), &place) {
         (ruling, Some(place)) if desk.must_be_read(place, &ruling) => {
             Err(Reason::RegistryUnreadable)
@@ -195,6 +210,7 @@ pub fn decide(
         named: Named::default(),
         pull: None,
         first: false,
+        edits: texts::edits(&desk, place.as_ref()),
     };
     match ruling {
         Ok(verdict) => {
@@ -290,6 +306,7 @@ struct Desk<'a> {
     view: &'a View,
     voice: &'a OwnVoice,
     who: Who<'a>,
+    texts: Approved,
 }
 
 impl<'a> Desk<'a> {
@@ -298,11 +315,14 @@ impl<'a> Desk<'a> {
             What::Ping | What::Other => None,
             What::Issue { issue, .. } => Some(Place::itself(&issue.item)),
             What::Comment { thread, on_pull: false, .. } => Some(Place::itself(&thread.item)),
-            What::Comment { thread, .. } => Some(Place::of_thread(thread, self.view)),
+            What::Comment { thread, .. } => {
+                Some(Place::of_thread(thread, self.body(thread), self.view))
+            }
             What::Pull { pull, .. }
             | What::Review { pull, .. }
             | What::ReviewComment { pull, .. } => {
-                Some(Place::of_pull(pull, self.view, self.who.lists(&pull.thread.author)))
+                let trusted = self.who.lists(&pull.thread.author);
+                Some(Place::of_pull(pull, self.body(&pull.thread), self.view, trusted))
             }
             What::Check(check) => {
                 self.event.repo.as_ref().and_then(|repo| noise::place(self, check, repo))
@@ -377,15 +397,16 @@ impl<'a> Desk<'a> {
     }
 
     fn teller(&self) -> Teller<'a> {
-        Teller(self.who)
+        Teller { who: self.who, texts: self.texts }
     }
 
-    fn is_arming(&self, label: &str) -> bool {
-        let arming = &self.config.auto_execute_label;
-        !arming.is_empty() && arming.to_lowercase() == label.to_lowercase()
+    /// The body of the event's item; nothing where somebody changed it who may not
+    /// act, for such a text chooses no session and is nobody's voice.
+    fn body<'b>(&self, thread: &'b Thread) -> &'b str {
+        if self.texts.body { &thread.body } else { "" }
     }
 
     fn carries_label(&self, thread: &Thread) -> bool {
-        thread.labels.iter().any(|label| self.is_arming(label))
+        thread.labels.iter().any(|label| texts::is_arming(self.config, label))
     }
 }

@@ -32,6 +32,7 @@ pub use github::{Webhook, Webhooks};
 pub(super) use harness::read as claude_state;
 pub use secret::{SECRET_MAX, secret_close, secret_command, secret_export};
 pub use server::socket_fault;
+pub use state::inbox_remedy;
 
 /// How long a group of checks may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -80,6 +81,8 @@ pub struct InboxLook {
     pub trouble: Option<String>,
     /// Earlier ones that were damaged, and were kept.
     pub kept: Vec<PathBuf>,
+    /// How many deliveries they may have held of which nothing else is known.
+    pub missing: u64,
 }
 
 /// What every group is given.

@@ -106,6 +106,7 @@ impl Runners {
             }
             SessionRunner::Process(runner) => match runner.agents().ready(&record).await {
                 Err(fault) if fault.may_pass => {
+                    runner.note_failed(slug, &fault.detail);
                     Err(failure(Reason::StartFailed, fault.detail, true))
                 }
                 // Its turn tells any other fault.

@@ -115,7 +115,7 @@ impl Daemon {
             tracing::warn!(%error, "could not note where the state is kept");
         }
         let inbox = Inbox::open(&paths.inbox(), setup.clock.clone())
-            .map_err(|error| Failure::failed("could not open the inbox").because(error))?;
+            .map_err(|error| error.failure("could not open the inbox"))?;
         let registry = Registry::of(paths).remembering();
         let key = paths.key().map_err(|error| {
             Failure::failed("could not read the key of our own voice").because(error)

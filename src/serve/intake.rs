@@ -239,6 +239,10 @@ impl Intake {
             own: decision.own.clone().filter(|own| decision.item.as_ref() != Some(own)),
             url: decision.url.clone(),
             head: event.head().map(|(sha, pull)| (sha.to_owned(), pull)),
+            edits: event
+                .thread()
+                .map(|thread| (thread.item.slug(), decision.edits.clone()))
+                .filter(|(_, edits)| !edits.is_empty()),
         };
         let mut decided = self.act_on(delivery, decision, before);
         decided.about.push(about);

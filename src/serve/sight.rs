@@ -2,11 +2,13 @@
 //! deliveries told before, what agents wrote. Gathered here, for the intake and
 //! for `replay --dry-run`, so that `core::routing` stays a pure function.
 
+use jiff::Timestamp;
+
 use crate::base::failure::chain;
 use crate::core::config::Routing;
-use crate::core::event::{Event, What};
+use crate::core::event::{Event, Thread, What};
 use crate::core::harness::Harnesses;
-use crate::core::routing::{SessionView, View};
+use crate::core::routing::{SessionView, TextEdit, TextField, View};
 use crate::state::inbox::{InboxReader, StoredDelivery};
 use crate::state::paths::StatePaths;
 use crate::state::registry::{Loaded, Registry};
@@ -34,7 +36,14 @@ impl Sight {
         event: &Event,
         delivery: &StoredDelivery,
     ) -> View {
-        let mut view = View { again: delivery.again, ..View::default() };
+        let mut view = View {
+            again: delivery.again,
+            received_at: Some(delivery.received_at),
+            ..View::default()
+        };
+        if let Some(thread) = event.thread() {
+            view.edits = edits_of(inbox, thread);
+        }
         let Loaded { records, broken } = self.registry.load_all();
         for entry in broken {
             match entry.slug {
@@ -80,4 +89,20 @@ impl Sight {
         }
         view
     }
+}
+
+/// Who edited the texts of an item. What cannot be looked up may have been edited by
+/// anybody.
+fn edits_of(inbox: &InboxReader, thread: &Thread) -> Vec<TextEdit> {
+    inbox.edits(&thread.item.slug()).unwrap_or_else(|error| {
+        tracing::error!(error = %chain(&error), "could not look up who edited an item");
+        let by_anybody = |field| TextEdit {
+            field,
+            login: String::new(),
+            at: Timestamp::MAX,
+            by_author: false,
+            armed: false,
+        };
+        TextField::ALL.into_iter().map(by_anybody).collect()
+    })
 }

@@ -25,8 +25,10 @@ mod packing;
 mod pings;
 mod prune;
 mod reader;
+mod remains;
 mod salvage;
 mod steps;
+mod texts;
 mod writer;
 
 pub use error::InboxError;
@@ -86,6 +88,12 @@ impl Inbox {
     /// Damaged files of this inbox that were moved aside.
     pub fn damaged_files(path: &Path) -> Vec<std::path::PathBuf> {
         salvage::aside(path)
+    }
+
+    /// How many deliveries such a file may have held of which nothing is known but
+    /// that.
+    pub fn missing_of(kept: &Path) -> u64 {
+        salvage::missing(kept)
     }
 
     /// Whether the file that is written to is still the one at its path: one

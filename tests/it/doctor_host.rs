@@ -188,7 +188,7 @@ fn a_damaged_inbox_is_an_error_and_one_that_was_kept_is_told() {
     assert!(report.to_string().contains("is damaged"), "{report:#}");
     drop(Inbox::open(&file, Clock::System).unwrap());
     let report = doctor(&place, &only);
-    assert_eq!(severity(&report, "state.inbox"), "note");
+    assert_eq!(severity(&report, "state.inbox"), "warning");
     assert!(report.to_string().contains("inbox.db.damaged-"), "{report:#}");
 }
 

@@ -53,6 +53,7 @@ async fn filled(home: &Path) -> Inbox {
         own: None,
         item: Some("octo/repo#12".parse::<WorkItem>().unwrap()),
         url: Some(PAGE.to_owned()),
+        edits: None,
         head: None,
     };
     inbox
@@ -105,6 +106,7 @@ async fn a_pull_requests_events_are_found_by_its_own_name_and_by_its_sessions() 
         own: Some("octo/repo#40".parse().unwrap()),
         item: Some("octo/repo#13".parse().unwrap()),
         url: Some("https://github.com/octo/repo/issues/40#issuecomment-7".to_owned()),
+        edits: None,
         head: None,
     };
     inbox.record_about(Vec::new(), vec![about]).await.unwrap();
@@ -146,6 +148,44 @@ async fn the_latest_come_last_and_the_failed_ones_alone_when_asked() {
     assert!(out.contains("cccc-3") && !out.contains("bbbb-2"), "{out}");
     let (_, out, _) = events(home.path(), &["cccc-3"]);
     assert!(out.contains("  no such\\x1b[2J file\n"), "{out}");
+}
+
+#[tokio::test]
+async fn that_nothing_is_so_new_is_said_and_no_error() {
+    let home = tempfile::tempdir().unwrap();
+    let _inbox = filled(home.path()).await;
+    for args in [&["--since", "1s"][..], &["#12", "--since", "1s"]] {
+        let (code, out, err) = events(home.path(), args);
+        assert_eq!((code, out.as_str()), (0, ""), "{err}");
+        assert!(err.contains("no delivery came in since then"), "{err}");
+    }
+    let (code, _, err) = events(home.path(), &["--failed", "--since", "1s"]);
+    assert!(code == 0 && err.contains("nothing failed since then"), "{err}");
+    assert_eq!(events(home.path(), &["#99", "--since", "1s"]).0, 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_said_with_what_to_do() {
+    let home = tempfile::tempdir().unwrap();
+    filled(home.path()).await.close();
+    let file = home.path().join("state/inbox.db");
+    let raw = rusqlite::Connection::open(&file).unwrap();
+    raw.execute_batch("PRAGMA user_version = 99").unwrap();
+    drop(raw);
+    let (code, _, err) = events(home.path(), &[]);
+    let next = "hint: take the version of the-loop that wrote it, or a later one";
+    assert!(code == 1 && err.contains(next), "{err}");
+    std::fs::write(&file, "junk").unwrap();
+    let (_, _, err) = events(home.path(), &[]);
+    assert!(err.contains("hint: the next start of the receiver keeps the file aside"), "{err}");
+    // Of a damaged one that was taken over it is said where it is, and what is missing.
+    let kept = home.path().join("state/inbox.db.damaged-1");
+    std::fs::rename(&file, &kept).unwrap();
+    std::fs::write(home.path().join("state/inbox.db.damaged-1.missing"), "7").unwrap();
+    let _inbox = filled(home.path()).await;
+    let (code, _, err) = events(home.path(), &[]);
+    assert_eq!(code, 0);
+    assert!(err.contains(kept.to_str().unwrap()) && err.contains("Of up to 7 deliveries"), "{err}");
 }
 
 #[tokio::test]

@@ -241,6 +241,7 @@ async fn people_find_a_delivery_by_item_by_session_and_by_page() {
         own: None,
         item: Some(item("O/R#12")),
         url: Some(url.to_owned()),
+        edits: None,
         head: None,
     };
     let ignored = step("stranger", State::Ignored, Reason::SenderNotAuthorized);
@@ -535,10 +536,20 @@ async fn what_is_old_is_forgotten_and_never_what_is_still_under_way() {
     assert_eq!(inbox.replay(id("new")).await.unwrap(), Replayed::Queued);
     assert_eq!(inbox.to_route(9).unwrap()[0].id, id("new"));
     assert_eq!(inbox.prune(Keep { age: 10 * DAY, size: u64::MAX }).await.unwrap(), 0);
-    // Sent again, it has its body back, and can be decided about anew.
-    assert_eq!(inbox.accept(new("old")).await.unwrap(), Accepted::Repeat);
-    assert_eq!(has("old"), (true, true));
-    assert_eq!(inbox.replay(id("old")).await.unwrap(), Replayed::Queued);
+    // Sent again, each that has ended has its body back, and can be decided about anew.
+    for (state, reason) in [
+        (State::Ignored, Reason::NoSession),
+        (State::Delivered, Reason::Accepted),
+        (State::Unproven, Reason::NoSignal),
+        (State::Done, Reason::ItemClosed),
+    ] {
+        inbox.record(vec![step("old", state, reason)]).await.unwrap();
+        inbox.prune(Keep { age: 10 * DAY, size: u64::MAX }).await.unwrap();
+        assert_eq!(has("old"), (true, false));
+        assert_eq!(inbox.accept(new("old")).await.unwrap(), Accepted::Repeat);
+        assert_eq!(has("old"), (true, true), "{state}");
+        assert_eq!(inbox.replay(id("old")).await.unwrap(), Replayed::Queued);
+    }
 }
 
 #[tokio::test]

@@ -185,7 +185,11 @@ fn with_remotes_on_two_hosts_the_login_at_each_is_proposed() {
         .gh("ghe.corp:\n    user: corp-me\ngithub.com:\n    user: me\nother.corp:\n    user: no\n");
     let (code, _, err) = place.run(DEMO);
     assert_eq!(code, 0, "{err}");
-    assert_eq!(place.config().routing.authorized_users, ["corp-me", "me"]);
+    let config = place.config();
+    assert_eq!(config.routing.authorized_users, ["corp-me", "me"]);
+    // Two GitHubs share no secret, whatever their repositories are called.
+    let secret = config.webhooks.gh_webhook.secret_file.unwrap();
+    assert!(secret.ends_with("secrets/ghe.corp+octo+hello"), "{}", secret.display());
 }
 
 #[test]

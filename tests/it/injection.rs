@@ -100,7 +100,11 @@ async fn injections(script: Value, person: Person, end: End) {
                         let (_, waiting, _) = stage.world.run(&["events"]);
                         panic!("{id}: {waiting}\n{}\n{}", stage.screen(), stage.said());
                     }
-                    stage.settle(person, "", "");
+                    // What holds the queue is told of the first of it.
+                    let mut states = sent.keys().map(|id| stage.state(id));
+                    let held = states.find(|(_, why, _)| why == "human-draft");
+                    let (state, reason, _) = held.unwrap_or_default();
+                    stage.settle(person, &state, &reason);
                     tokio::time::sleep(random.millis(60)).await;
                 }
             }

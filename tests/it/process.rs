@@ -381,6 +381,29 @@ async fn a_session_that_cannot_be_started_says_so_and_why() {
 }
 
 #[tokio::test]
+async fn a_session_whose_agent_is_not_found_says_so() {
+    let mut world = world("");
+    script(&world, json!({}));
+    world.start().await;
+    label(&world, "d-1").await;
+    world.reaches("d-1", "delivered").await;
+    let config = std::fs::read_to_string(world.config()).unwrap();
+    let link = world.home.join("agent");
+    let fake = env!("CARGO_BIN_EXE_fake-harness");
+    std::os::unix::fs::symlink(fake, &link).unwrap();
+    assert!(config.contains(fake), "{config}");
+    std::fs::write(world.config(), config.replace(fake, link.to_str().unwrap())).unwrap();
+    world.end(Signal::TERM);
+    world.start().await;
+    std::fs::remove_file(&link).unwrap();
+    comment(&world, "c-1", "hello.").await;
+    let (state, reason, detail) = ends(&world, "c-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("failed", "start-failed"), "{detail}");
+    let shown = show(&world);
+    assert_eq!((&shown["status"], &shown["failure"]), (&json!("failed"), &json!(detail)));
+}
+
+#[tokio::test]
 async fn a_result_names_no_conversation_and_no_price_that_cannot_be() {
     let mut world = world("");
     script(&world, json!({ "saysSession": "--continue.x", "saysCost": -3.5 }));
@@ -417,6 +440,13 @@ async fn the_reason_of_a_pause_is_not_a_failure() {
     let (_, text, _) = world.run(&["sessions", "show", "o/r#1"]);
     assert!(text.contains("  paused         more than 2 events"), "{text}");
     assert!(!text.contains("failed"), "{text}");
+    assert!(text.contains("sessions resume o/r#1` goes on"), "{text}");
+    assert!(text.contains("  state          paused"), "{text}");
+    let (_, list, _) = world.run(&["sessions", "list"]);
+    assert!(list.contains("o/r#1  paused"), "{list}");
+    // What waited for something else before waits for this now.
+    let (_, waits, _) = world.run(&["events", "c-2"]);
+    assert!(waits.contains("sessions resume o/r#1`"), "{waits}");
     assert_eq!(world.run(&["sessions", "resume", "1"]).0, 0);
     assert_eq!(show(&world)["pausedWhy"], Value::Null);
 }

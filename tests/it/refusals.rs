@@ -176,6 +176,9 @@ async fn an_unreadable_session_is_said_and_its_events_are_kept() {
     assert_eq!(code, 0, "{err}");
     world.reaches("b", "delivered").await;
     assert_eq!(world.taken("o+r+1").len(), 3);
+    world.end(Signal::TERM);
+    let (code, _, err) = world.run(&["gh-webhook", "replay", "b"]);
+    assert!(code == 0 && err.contains("no receiver runs: it waits in the inbox"), "{err}");
 }
 
 #[tokio::test]
@@ -190,6 +193,12 @@ async fn an_agent_that_dies_at_its_start_is_told_with_its_last_lines() {
     let events = world.reaches("s", "failed").await;
     assert!(events.contains("harness-exited"), "{events}");
     assert!(events.contains("cannot find my brain"), "{events}");
+    // Nothing was typed, so it was tried again before it was given up.
+    let json: serde_json::Value = serde_json::from_str(&events).unwrap();
+    let steps = json["deliveries"][0]["steps"].as_array().unwrap();
+    let retried =
+        |step: &&serde_json::Value| step["state"] == "queued" && step["reason"] == "harness-exited";
+    assert!(steps.iter().any(|step| retried(&step)), "{events}");
     let (_, out, _) = world.run(&["sessions", "show", "#1"]);
     assert!(out.contains("cannot find my brain"), "{out}");
     let (_, out, _) = world.run(&["sessions", "show", "#1", "--json"]);

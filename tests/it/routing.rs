@@ -3,6 +3,7 @@
 
 mod again;
 mod control;
+mod edited;
 mod prompt;
 
 use std::path::PathBuf;

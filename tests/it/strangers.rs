@@ -174,3 +174,57 @@ async fn no_text_reaches_the_pane_as_anything_but_text_behind_our_first_line() {
         assert!(!notes.contains(never), "{never}");
     }
 }
+
+#[tokio::test]
+async fn what_a_stranger_edits_of_a_listed_users_item_reaches_no_agent_until_it_is_approved() {
+    let mut world = World::new("defaultHarness: demo");
+    world.start().await;
+    let slug = "o+r+1";
+    let at = |minute: u32| format!("2026-11-30T10:{minute:02}:00Z");
+    let texts = |mut body: Value, minute: u32, title: &str, text: &str| {
+        body["issue"]["updated_at"] = at(minute).into();
+        body["issue"]["title"] = title.into();
+        body["issue"]["body"] = text.into();
+        body
+    };
+    let edited = |by: &str, minute: u32, changed: &str, title: &str, text: &str| {
+        let mut body = payload::labeled("o/r", 1, by);
+        body["action"] = "edited".into();
+        body["changes"] = json!({ changed: { "from": "x" } });
+        texts(body, minute, title, text)
+    };
+    let comment = |minute: u32, title: &str, text: &str| {
+        let body = payload::comment("o/r", 1, "alice", &format!("Comment of minute {minute}."));
+        texts(body, minute, title, text)
+    };
+    // Before there is a session she changes the body; alice's comment starts it.
+    let evil = edited("eve", 1, "body", "Title", "EVILBODY");
+    assert_eq!(world.post("e-1", "issues", &evil).await, 202);
+    world.reaches("e-1", "ignored").await;
+    world.post("c-1", "issue_comment", &comment(2, "Title", "EVILBODY")).await;
+    world.reaches("c-1", "delivered").await;
+    // And the title, of a session that lives, over a restart and a swept project.
+    world.post("e-2", "issues", &edited("eve", 3, "title", "EVILTITLE", "EVILBODY")).await;
+    world.reaches("e-2", "ignored").await;
+    world.end(rustix::process::Signal::TERM);
+    std::fs::remove_dir_all(world.project.join(".the-loop/sessions")).unwrap();
+    world.start().await;
+    world.post("c-2", "issue_comment", &comment(4, "EVILTITLE", "EVILBODY")).await;
+    world.reaches("c-2", "delivered").await;
+    // Alice puts the title right, and not the body.
+    world.post("e-3", "issues", &edited("alice", 5, "title", "Better", "EVILBODY")).await;
+    world.reaches("e-3", "delivered").await;
+    world.post("c-3", "issue_comment", &comment(6, "Better", "EVILBODY")).await;
+    world.reaches("c-3", "delivered").await;
+    // What she did, sent once more by GitHub, undoes nothing.
+    assert_eq!(world.post("e-2", "issues", &evil).await, 200);
+    world.run(&["gh-webhook", "replay", "e-2"]);
+    world.post("c-4", "issue_comment", &comment(7, "Better", "EVILBODY")).await;
+    world.reaches("c-4", "delivered").await;
+    let told = world.taken(slug);
+    assert_eq!(told.len(), 5, "{told:#?}");
+    let all = told.concat();
+    assert!(!all.contains("EVIL"), "{all}");
+    assert_eq!(all.matches("[withheld: edited by somebody who is not listed]").count(), 3, "{all}");
+    assert_eq!(all.matches("title: Better\n").count(), 3, "{all}");
+}

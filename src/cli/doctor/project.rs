@@ -22,9 +22,10 @@ pub(crate) fn project_of(loaded: &Loaded) -> Project {
         state: Some(paths.dir.clone()),
         lock: Some(paths.lock()),
         control: Some(paths.control()),
-        inbox: Some((paths.inbox(), |path| InboxLook {
-            trouble: Inbox::trouble(path),
-            kept: Inbox::damaged_files(path),
+        inbox: Some((paths.inbox(), |path| {
+            let kept = Inbox::damaged_files(path);
+            let missing = kept.iter().map(|kept| Inbox::missing_of(kept)).sum();
+            InboxLook { trouble: Inbox::trouble(path), kept, missing }
         })),
         listen: Some((webhook.host, webhook.port).into()),
         web_listen: web_address(&config.routing.web_terminal),

@@ -84,12 +84,20 @@ impl Wanted {
     }
 }
 
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) histories: Vec<DeliveryHistory>,
+    /// There is something, and all of it is older than was asked for.
+    pub(super) older: bool,
+}
+
 pub(super) fn find(
     context: &Context,
     reader: &InboxReader,
     wanted: Option<&Wanted>,
     args: &Args,
-) -> Result<Vec<DeliveryHistory>, InboxError> {
+) -> Result<Found, InboxError> {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     // The failed ones among an item's are few: look at all, then cut.
     let reach = if args.failed { usize::MAX } else { limit };
@@ -114,21 +122,24 @@ pub(super) fn find(
     if args.failed {
         found.retain(|delivery| matches!(delivery.state, State::Failed | State::Unproven));
     }
+    let is_any = !found.is_empty();
     if let Some(since) = args.since {
         let since = since.time();
         found.retain(|delivery| delivery.received_at >= since);
     }
+    let older = is_any && found.is_empty();
     found.drain(..found.len().saturating_sub(limit));
     // Lists show no steps, and need not read them.
     if wanted.is_none() {
         let bare = |delivery| DeliveryHistory { delivery, steps: Vec::new() };
-        return Ok(found.into_iter().map(bare).collect());
+        let histories = found.into_iter().map(bare).collect();
+        return Ok(Found { histories, older });
     }
     let mut histories = Vec::with_capacity(found.len());
     for delivery in found {
         histories.extend(reader.history(&delivery.id)?);
     }
-    Ok(histories)
+    Ok(Found { histories, older })
 }
 
 /// The deliveries of exactly this page; those of its item, when there are none

@@ -49,15 +49,18 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     }
     // The receiver decides, with its own configuration.
     let (_, paths) = context.paths()?;
-    let replayed = context.block_on(async {
+    let (replayed, is_running) = context.block_on(async {
         match control::ask_to_replay(&paths.control(), &args.id).await? {
-            Some(replayed) => Ok(replayed),
-            None => put_up(&paths, &args.id).await,
+            Some(replayed) => Ok((replayed, true)),
+            None => put_up(&paths, &args.id).await.map(|replayed| (replayed, false)),
         }
     })?;
     let id = &args.id;
     match replayed {
         Replayed::Queued => {
+            if !is_running {
+                context.printer.note("no receiver runs: it waits in the inbox for its start");
+            }
             let told = format!("To be routed again; see `the-loop events {id}`");
             context.printer.note(&context.with_config(&told));
             Ok(ExitCode::SUCCESS)
@@ -99,7 +102,7 @@ fn unknown(id: &DeliveryId) -> Failure {
 }
 
 fn unreadable(error: InboxError) -> Failure {
-    Failure::failed("the recorded events cannot be read").because(error)
+    error.failure("the recorded events cannot be read")
 }
 
 fn explain(context: &Context, loaded: &Loaded, id: &DeliveryId) -> Result<ExitCode, Failure> {

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 use super::hooks;
 use crate::base::failure::Failure;
 use crate::base::text::{visible, visible_lines, wrapped};
+use crate::cli::events::damaged;
 use crate::cli::{Context, json};
 use crate::serve::control::{self, Status};
 use crate::serve::receiver::Refused;
+use crate::state::inbox::Inbox;
 
 const WIDTH: usize = 80;
 
@@ -28,6 +30,9 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     let (file, paths) = context.paths()?;
+    for kept in Inbox::damaged_files(&paths.inbox()) {
+        context.printer.note(&damaged(&kept));
+    }
     context.block_on(async {
         let Some(status) = control::ask_status(&paths.control()).await? else {
             if args.json {

@@ -72,7 +72,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
 
 /// Waits until the receiver has closed the session.
 async fn await_end(loaded: &Loaded, id: &DeliveryId) -> Result<(), Failure> {
-    let failed = |error| Failure::failed("could not read the inbox").because(error);
+    let failed = |error: crate::state::inbox::InboxError| error.failure("could not read the inbox");
     let inbox = Inbox::read_only(&loaded.paths.inbox()).map_err(failed)?;
     let deadline = Instant::now() + CLOSED_WITHIN;
     loop {
@@ -126,7 +126,8 @@ async fn close_here(
 /// Ends what waits for the session, as a receiver would: it came before the close,
 /// and what comes after it revives the session.
 async fn end_queue(loaded: &Loaded, slug: &Slug, record: &SessionRecord) -> Result<(), Failure> {
-    let failed = |error| Failure::failed("could not end what waits for it").because(error);
+    let failed =
+        |error: crate::state::inbox::InboxError| error.failure("could not end what waits for it");
     if !loaded.paths.inbox().exists() {
         return Ok(());
     }

@@ -102,7 +102,7 @@ fn as_table(sessions: &registry::Loaded, live: &Live, now: Timestamp) -> String 
             let waiting = live.waiting(&slug).map_or(0, |waiting| waiting.count);
             vec![
                 shortened(&record.work_item.reference.short(), 32),
-                live.state(&slug, record),
+                live.shown(&slug, record),
                 if waiting == 0 { "-".to_owned() } else { waiting.to_string() },
                 record.harness.as_str().to_owned(),
                 record.runner.as_str().to_owned(),

@@ -7,8 +7,10 @@ use std::path::Path;
 use super::{Context, Failure, Loaded, SessionRecord, Slug, registry, tools};
 use crate::cli::web;
 use crate::core::harness::Harnesses;
+use crate::core::outcome::Reason;
+use crate::core::session::SessionStatus;
 use crate::host::live::{self, Seen};
-use crate::state::inbox::{Inbox, InboxError, Waiting};
+use crate::state::inbox::{Inbox, InboxError, InboxReader, LocalMessage, Waiting};
 
 /// What is known of the sessions beyond the registry: the state in which each
 /// one's agent is now. Without it the recorded status is shown.
@@ -28,7 +30,7 @@ impl Live {
     pub(super) fn look(context: &Context, loaded: &Loaded, sessions: &registry::Loaded) -> Self {
         let (seen, tmux) = Self::seen(context, loaded, sessions);
         let waiting = match Inbox::read_only(&loaded.paths.inbox()) {
-            Ok(inbox) => inbox.waiting(),
+            Ok(inbox) => inbox.waiting().and_then(|waiting| with_sent(&inbox, waiting)),
             Err(InboxError::Missing { .. }) => Ok(BTreeMap::new()),
             Err(error) => Err(error),
         };
@@ -73,6 +75,14 @@ impl Live {
         self.seen.get(slug).map_or_else(|| record.status.to_string(), |seen| seen.state.clone())
     }
 
+    /// The state of a session in a word for people: a pause is what matters most.
+    pub(super) fn shown(&self, slug: &Slug, record: &SessionRecord) -> String {
+        match record.status {
+            SessionStatus::Paused => record.status.to_string(),
+            _ => self.state(slug, record),
+        }
+    }
+
     /// What a session's agent asks a person.
     pub(super) fn asks(&self, slug: &Slug) -> Option<&str> {
         self.seen.get(slug)?.asks.as_deref()
@@ -97,4 +107,21 @@ impl Live {
     pub(super) fn waiting(&self, slug: &Slug) -> Option<&Waiting> {
         self.waiting.get(slug)
     }
+}
+
+/// Also what a person sent while no receiver runs: nobody has decided about it yet.
+fn with_sent(
+    inbox: &InboxReader,
+    mut waiting: BTreeMap<Slug, Waiting>,
+) -> Result<BTreeMap<Slug, Waiting>, InboxError> {
+    for delivery in inbox.sent()? {
+        let Ok(message) = serde_json::from_slice::<LocalMessage>(&delivery.body) else { continue };
+        if message.text.is_none() {
+            continue;
+        }
+        let (since, reason) = (delivery.received_at, Reason::Stored);
+        let new = Waiting { count: 0, since, reason };
+        waiting.entry(message.item.slug()).or_insert(new).count += 1;
+    }
+    Ok(waiting)
 }

@@ -50,7 +50,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         if let Some(id) = control::send_local(&loaded.paths.control(), &message).await? {
             return Ok(id);
         }
-        let failed = |error| Failure::failed("could not write to the inbox").because(error);
+        let failed =
+            |error: crate::state::inbox::InboxError| error.failure("could not write to the inbox");
         loaded.paths.make(&context.env)?;
         let inbox = Inbox::open(&loaded.paths.inbox(), Clock::System).map_err(failed)?;
         let id = control::put_local(&inbox, &message).await.map_err(failed)?;

@@ -13,7 +13,8 @@ use crate::base::ids::WorkItem;
 use crate::base::text::{count, visible, visible_lines, wrapped};
 use crate::cli::json;
 use crate::core::config::RunnerKind;
-use crate::core::session::SessionRecord;
+use crate::core::outcome::Reason;
+use crate::core::session::{SessionRecord, SessionStatus};
 use crate::state::drive::Drive;
 use crate::state::inbox::Waiting;
 use crate::state::trace::{Trace, TraceStep};
@@ -71,9 +72,14 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn waits(waiting: &Waiting, now: Timestamp) -> String {
+fn waits(waiting: &Waiting, record: &SessionRecord, now: Timestamp) -> String {
     let events = count(waiting.count.try_into().unwrap_or(usize::MAX), "event");
-    format!("{events}, {} for {}", waiting.reason, ago(waiting.since, now))
+    // What it waited for before it was paused is not why it waits now.
+    let reason = match record.status {
+        SessionStatus::Paused => Reason::SessionPaused,
+        _ => waiting.reason,
+    };
+    format!("{events}, {reason} for {}", ago(waiting.since, now))
 }
 
 /// The steps of the last hour, each delivery's name where it is another one.
@@ -93,6 +99,21 @@ fn steps(trace: &[TraceStep]) -> String {
         let _ = writeln!(out, "{}", fit(&line, WIDTH));
     }
     out
+}
+
+/// What the session is, and where that is paused what its agent does.
+fn state(record: &SessionRecord, live: &Live) -> String {
+    let slug = record.slug();
+    let (shown, agent) = (live.shown(&slug, record), live.state(&slug, record));
+    if shown == agent { shown } else { format!("{shown}; its agent is {agent}") }
+}
+
+/// Why it is paused, and how that ends.
+fn paused(record: &SessionRecord) -> Option<String> {
+    let why = record.paused_why.as_deref().map_or("by hand".to_owned(), visible);
+    let item = record.work_item.reference.short();
+    (record.status == SessionStatus::Paused)
+        .then(|| format!("{why}; `the-loop sessions resume {item}` goes on"))
 }
 
 /// What holds the events of a session to which nobody is attached.
@@ -117,12 +138,12 @@ fn as_text(record: &SessionRecord, live: &Live, orphan: Option<&Mark>, now: Time
     let lines = [
         ("url", work_item.url.as_deref().map(visible)),
         ("web", live.web_url(record).as_deref().map(visible)),
-        ("state", Some(live.state(&slug, record))),
+        ("state", Some(state(record, live))),
         ("left behind", orphan.map(|agent| left_behind(agent.pid))),
         ("asks", live.asks(&slug).map(visible)),
-        ("waiting", live.waiting(&slug).map(|waiting| waits(waiting, now))),
+        ("waiting", live.waiting(&slug).map(|waiting| waits(waiting, record, now))),
         ("clients", Some(live.clients(&slug)).filter(|n| *n > 0).map(|n| n.to_string())),
-        ("paused", record.paused_why.as_deref().map(visible)),
+        ("paused", paused(record)),
         ("harness", Some(record.harness.as_str().to_owned())),
         ("conversation", Some(record.harness_session_id.to_string())),
         ("runner", Some(record.runner.as_str().to_owned())),

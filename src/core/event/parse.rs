@@ -1,11 +1,12 @@
 //! From the bytes of a delivery to an [`Event`]. Tolerant of all that it does
 //! not need; what it needs and does not find is an error that names the field.
 
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Actor, ActorKind, Change, Check, CheckPull, Conclusion, DiffPlace, DiffSide, Event, Post,
-    PostChange, Pull, ReviewState, Thread, What,
+    Actor, ActorKind, Change, Check, CheckPull, Conclusion, DiffPlace, DiffSide, Edited, Event,
+    Post, PostChange, Pull, ReviewState, Thread, What,
 };
 use super::{payload as raw, surrogates};
 use crate::base::ids::{InvalidId, Repo, WorkItem};
@@ -139,12 +140,7 @@ impl Parts<'_> {
     fn issue(&self) -> Result<What, ParseError> {
         let body: raw::IssueBody = self.reader.json()?;
         let issue = body.issue.ok_or_else(|| self.reader.missing("issue"))?;
-        let text_changed =
-            body.changes.is_none_or(|changes| changes.title.is_some() || changes.body.is_some());
-        let change = match self.change(body.label)? {
-            Change::Edited if !text_changed => Change::Other,
-            change => change,
-        };
+        let change = self.change(body.label, body.changes)?;
         Ok(What::Issue { change, issue: self.thread(issue)? })
     }
 
@@ -164,7 +160,7 @@ impl Parts<'_> {
 
     fn pull_request(&self) -> Result<What, ParseError> {
         let body: raw::PullBody = self.reader.json()?;
-        let change = self.change(body.label)?;
+        let change = self.change(body.label, body.changes)?;
         Ok(What::Pull { change, pull: self.pull(body.pull_request)? })
     }
 
@@ -270,10 +266,18 @@ impl Parts<'_> {
         }))
     }
 
-    fn change(&self, label: Option<raw::Label>) -> Result<Change, ParseError> {
+    fn change(
+        &self,
+        label: Option<raw::Label>,
+        changes: Option<raw::Changes>,
+    ) -> Result<Change, ParseError> {
+        let edited = changes
+            .map(|changes| Edited { title: changes.title.is_some(), body: changes.body.is_some() });
         Ok(match self.action {
             "opened" => Change::Opened,
-            "edited" => Change::Edited,
+            "edited" if edited.is_none_or(|edited| edited.title || edited.body) => {
+                Change::Edited(edited)
+            }
             "labeled" => {
                 let name = label.and_then(|label| label.name);
                 Change::Labeled(name.ok_or_else(|| self.reader.missing("label.name"))?)
@@ -312,6 +316,7 @@ impl Parts<'_> {
             labels: labels(issue.labels),
             closed: issue.state.as_deref() == Some("closed"),
             url: issue.html_url,
+            updated: time(issue.updated_at),
         })
     }
 
@@ -331,6 +336,7 @@ impl Parts<'_> {
                 labels: labels(pull.labels),
                 closed: pull.state.as_deref() == Some("closed"),
                 url: pull.html_url,
+                updated: time(pull.updated_at),
             },
             sha: plain_sha(head.as_ref().and_then(|head| head.sha.clone())).unwrap_or_default(),
             branch: head.and_then(|head| head.branch).unwrap_or_default(),
@@ -386,6 +392,11 @@ pub(crate) fn repo_of(url: &str) -> Result<Repo, InvalidId> {
         // What is no address is no host either, and the error quotes it.
         _ => Repo::new(url, "", ""),
     }
+}
+
+/// A time that GitHub wrote.
+fn time(text: Option<String>) -> Option<Timestamp> {
+    text.and_then(|text| text.parse().ok())
 }
 
 fn actor(user: Option<raw::User>) -> Actor {

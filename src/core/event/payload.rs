@@ -49,6 +49,7 @@ pub(super) struct Issue {
     pub(super) labels: Option<Vec<Label>>,
     pub(super) html_url: Option<String>,
     pub(super) state: Option<String>,
+    pub(super) updated_at: Option<String>,
     pub(super) pull_request: Option<IgnoredAny>,
 }
 
@@ -81,6 +82,7 @@ pub(super) struct PullBody {
     pub(super) review: Option<Review>,
     pub(super) comment: Option<Comment>,
     pub(super) label: Option<Label>,
+    pub(super) changes: Option<Changes>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,6 +94,7 @@ pub(super) struct PullRequest {
     pub(super) labels: Option<Vec<Label>>,
     pub(super) html_url: Option<String>,
     pub(super) state: Option<String>,
+    pub(super) updated_at: Option<String>,
     pub(super) merged: Option<bool>,
     pub(super) head: Option<PullEnd>,
 }

@@ -1,6 +1,7 @@
 //! What an agent is told of an event: the fields that are chosen for it. A text
 //! of somebody who is not listed is left out here, before anything is written.
 
+use super::texts::Approved;
 use super::who::Who;
 use crate::base::ids::WorkItem;
 use crate::core::event::{
@@ -106,6 +107,8 @@ pub enum Value {
 pub enum Withheld {
     /// Whoever wrote it is not in `routing.authorizedUsers`.
     Author,
+    /// Whoever edited it since is not.
+    Editor,
     /// It is more than a plain name, and anybody could have written it.
     Name,
 }
@@ -115,6 +118,7 @@ impl Withheld {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Author => "[withheld: author not listed]",
+            Self::Editor => "[withheld: edited by somebody who is not listed]",
             Self::Name => "[withheld: not a plain name]",
         }
     }
@@ -157,21 +161,16 @@ impl Message {
     }
 }
 
-/// The item's own text, which a listed user wrote, or armed as it is.
-pub(super) fn thread(kind: Kind, thread: &Thread, sender: &Actor) -> Message {
-    let message =
-        Message::new(kind).line("title", &thread.title).line("author", &thread.author.login);
-    let message = match kind {
-        Kind::Armed => message.line("armed by", &sender.login),
-        Kind::Edited => message.line("edited by", &sender.login),
-        _ => message,
-    };
+/// The item's own text, which a listed user armed as it is.
+pub(super) fn armed(thread: &Thread, sender: &Actor) -> Message {
+    let message = Message::new(Kind::Armed).line("title", &thread.title);
+    let message = message.line("author", &thread.author.login).line("armed by", &sender.login);
     message.url(thread.url.as_ref()).block("body", &thread.body)
 }
 
 /// The item's own text, armed as it is by a listed user's comment.
 pub(super) fn started(item: &Thread, post: &Post, sender: &Actor) -> Message {
-    thread(Kind::Armed, item, sender).block("comment", &post.body)
+    armed(item, sender).block("comment", &post.body)
 }
 
 /// A merged pull request: one sentence, nothing of theirs.
@@ -196,9 +195,29 @@ pub(super) fn check(check: &Check, conclusion: Conclusion) -> Message {
 
 /// Makes the messages in which some fields may have to be withheld.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Teller<'a>(pub(super) Who<'a>);
+pub(super) struct Teller<'a> {
+    /// Who may act.
+    pub(super) who: Who<'a>,
+    /// Which of the item's own texts nobody has changed who may not.
+    pub(super) texts: Approved,
+}
 
 impl Teller<'_> {
+    /// The item's own text, which a listed user wrote.
+    pub(super) fn thread(self, kind: Kind, thread: &Thread, sender: &Actor) -> Message {
+        let title = self.title(thread);
+        let message = Message::new(kind).field("title", title).line("author", &thread.author.login);
+        let message = match kind {
+            Kind::Edited => message.line("edited by", &sender.login),
+            _ => message,
+        };
+        let message = message.url(thread.url.as_ref());
+        if thread.body.trim().is_empty() {
+            return message.block("body", "");
+        }
+        message.field("body", self.body(thread))
+    }
+
     /// A comment; with the item's own text when it is the first that the agent
     /// hears of it.
     pub(super) fn comment(self, kind: Kind, thread: &Thread, post: &Post, first: bool) -> Message {
@@ -237,7 +256,7 @@ impl Teller<'_> {
         review: Option<u64>,
         first: bool,
     ) -> Message {
-        let trusted = self.0.lists(&pull.thread.author);
+        let trusted = self.who.lists(&pull.thread.author);
         let mut message = self.post(Message::new(Kind::ReviewComment), &pull.thread, post);
         message.review = review;
         message = message.field("path", name(&place.path, trusted));
@@ -268,7 +287,7 @@ impl Teller<'_> {
         message
             .line("author", &post.author.login)
             .url(post.url.as_ref())
-            .field("title", self.text(&thread.title, &thread.author, Value::Line))
+            .field("title", self.title(thread))
     }
 
     fn context(self, message: Message, thread: &Thread, first: bool) -> Message {
@@ -279,22 +298,31 @@ impl Teller<'_> {
         if thread.body.trim().is_empty() {
             return message;
         }
-        message.field("description", self.text(&thread.body, &thread.author, Value::Block))
+        message.field("description", self.body(thread))
     }
 
     fn branch(self, message: Message, pull: &Pull) -> Message {
         if pull.branch.is_empty() {
             return message;
         }
-        message.field("branch", name(&pull.branch, self.0.lists(&pull.thread.author)))
+        message.field("branch", name(&pull.branch, self.who.lists(&pull.thread.author)))
     }
 
-    fn text(self, text: &str, author: &Actor, value: fn(String) -> Value) -> Value {
-        if self.0.lists(author) {
-            value(text.to_owned())
-        } else {
-            Value::Withheld(Withheld::Author)
+    fn title(self, thread: &Thread) -> Value {
+        let withheld = self.withheld(&thread.author, self.texts.title);
+        withheld.map_or_else(|| Value::Line(thread.title.clone()), Value::Withheld)
+    }
+
+    fn body(self, thread: &Thread) -> Value {
+        let withheld = self.withheld(&thread.author, self.texts.body);
+        withheld.map_or_else(|| Value::Block(thread.body.clone()), Value::Withheld)
+    }
+
+    fn withheld(self, author: &Actor, is_approved: bool) -> Option<Withheld> {
+        if !self.who.lists(author) {
+            return Some(Withheld::Author);
         }
+        (!is_approved).then_some(Withheld::Editor)
     }
 }
 

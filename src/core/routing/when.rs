@@ -3,6 +3,7 @@
 
 use super::control::{self, Order};
 use super::message::{self, Kind, Message};
+use super::texts::is_arming;
 use super::which::Place;
 use super::{Action, Desk, Ruling, Verdict};
 use crate::core::config::SpawnPolicy;
@@ -15,15 +16,15 @@ pub(super) fn issue(desk: &Desk<'_>, place: &Place, change: &Change, issue: &Thr
     match change {
         Change::Labeled(label) => armed(desk, place, label, issue),
         Change::Opened => {
-            written(desk, place, &issue.body, &issue.author)?;
+            written(desk, place, desk.body(issue), &issue.author)?;
             let arms = desk.carries_label(issue);
             let sender = &desk.event.sender;
-            admit(desk, place, issue, arms, |_| message::thread(Kind::Opened, issue, sender))
+            admit(desk, place, issue, arms, |_| desk.teller().thread(Kind::Opened, issue, sender))
         }
-        Change::Edited => {
-            written(desk, place, &issue.body, &issue.author)?;
+        Change::Edited(_) => {
+            written(desk, place, desk.body(issue), &issue.author)?;
             let sender = &desk.event.sender;
-            admit(desk, place, issue, false, |_| message::thread(Kind::Edited, issue, sender))
+            admit(desk, place, issue, false, |_| desk.teller().thread(Kind::Edited, issue, sender))
         }
         Change::Closed => close(desk, place),
         Change::Reopened => {
@@ -41,20 +42,20 @@ pub(super) fn pull(desk: &Desk<'_>, place: &Place, change: &Change, pull: &Pull)
     match change {
         Change::Labeled(label) => armed(desk, place, label, thread),
         Change::Opened => {
-            written(desk, place, &thread.body, &thread.author)?;
+            written(desk, place, desk.body(thread), &thread.author)?;
             if place.is_linked() && desk.view.sessions.contains_key(&place.target) {
                 return Err(Reason::LinkedToIssue);
             }
             let arms = desk.carries_label(thread);
             let sender = &desk.event.sender;
-            admit(desk, place, thread, arms, |_| message::thread(Kind::Opened, thread, sender))
+            admit(desk, place, thread, arms, |_| desk.teller().thread(Kind::Opened, thread, sender))
         }
         Change::Closed => pull_closed(desk, place, pull),
         Change::Reopened => {
             desk.view.sessions.get(&place.target).ok_or(Reason::NoSession)?;
             Err(Reason::Reopened)
         }
-        Change::Edited | Change::Other => Err(Reason::ActionNotRouted),
+        Change::Edited(_) | Change::Other => Err(Reason::ActionNotRouted),
     }
 }
 
@@ -165,7 +166,7 @@ pub(super) fn review_comment(
 /// A label was put on an item. The listed user who arms it authorises its text
 /// as it stands in this delivery, whoever wrote it.
 fn armed(desk: &Desk<'_>, place: &Place, label: &str, thread: &Thread) -> Ruling {
-    if !desk.is_arming(label) {
+    if !is_arming(desk.config, label) {
         return Err(Reason::OtherLabel);
     }
     let sender = &desk.event.sender;
@@ -175,11 +176,11 @@ fn armed(desk: &Desk<'_>, place: &Place, label: &str, thread: &Thread) -> Ruling
     if !place.is_linked() && is_live && !desk.view.again {
         return Err(Reason::AlreadyArmed);
     }
-    admit(desk, place, thread, true, |_| message::thread(Kind::Armed, thread, sender))
+    admit(desk, place, thread, true, |_| message::armed(thread, sender))
 }
 
 /// Refuses a text that is our own, empty, or by somebody who is not listed.
-fn spoken(desk: &Desk<'_>, place: &Place, post: &Post) -> Result<(), Reason> {
+pub(super) fn spoken(desk: &Desk<'_>, place: &Place, post: &Post) -> Result<(), Reason> {
     written(desk, place, &post.body, &post.author)?;
     if post.body.trim().is_empty() { Err(Reason::EmptyText) } else { Ok(()) }
 }

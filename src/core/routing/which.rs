@@ -38,16 +38,16 @@ impl Place {
     }
 
     /// The place of a pull request that is seen as an issue: its branch is not
-    /// known then.
-    pub(super) fn of_thread(thread: &Thread, view: &View) -> Self {
-        Self::find(&thread.item, view, &thread.body, None)
+    /// known then. Its `body` is empty where it may choose no session.
+    pub(super) fn of_thread(thread: &Thread, body: &str, view: &View) -> Self {
+        Self::find(&thread.item, view, body, None)
     }
 
     /// The place of a pull request. A branch of another repository counts only
     /// when `trusted`: when its author is listed.
-    pub(super) fn of_pull(pull: &Pull, view: &View, trusted: bool) -> Self {
+    pub(super) fn of_pull(pull: &Pull, body: &str, view: &View, trusted: bool) -> Self {
         let branch = (pull.own_head || trusted).then_some(pull.branch.as_str());
-        Self::find(&pull.thread.item, view, &pull.thread.body, branch)
+        Self::find(&pull.thread.item, view, body, branch)
     }
 
     /// The place of a pull request that a check ran for.

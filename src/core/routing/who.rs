@@ -17,7 +17,12 @@ impl Who<'_> {
     /// Whether the login is in the list, compared without case. A bot is in it
     /// by its whole login (`dependabot[bot]`) only.
     pub(super) fn lists(self, actor: &Actor) -> bool {
-        !actor.login.is_empty() && self.0.iter().any(|user| user.eq_ignore_ascii_case(&actor.login))
+        self.has(&actor.login)
+    }
+
+    /// The same, of a login.
+    pub(super) fn has(self, login: &str) -> bool {
+        !login.is_empty() && self.0.iter().any(|user| user.eq_ignore_ascii_case(login))
     }
 
     /// Refuses a sender who is not listed.
@@ -63,8 +68,8 @@ pub fn is_of_listed(event: &Event, config: &config::Routing) -> bool {
     let who = Who(&config.authorized_users);
     let author = match &event.what {
         What::Ping | What::Check(_) | What::Other => return false,
-        What::Issue { change: Change::Opened | Change::Edited, issue: thread }
-        | What::Pull { change: Change::Opened | Change::Edited, pull: Pull { thread, .. } } => {
+        What::Issue { change: Change::Opened | Change::Edited(_), issue: thread }
+        | What::Pull { change: Change::Opened | Change::Edited(_), pull: Pull { thread, .. } } => {
             Some(&thread.author)
         }
         // A listed user who does something to an item need not have written it.

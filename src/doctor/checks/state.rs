@@ -55,12 +55,7 @@ pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
     let shown = path_text(file);
     let mut findings = Vec::new();
     if let Some(trouble) = seen.trouble {
-        let note = if trouble.contains("newer version") {
-            "take the version of the-loop that wrote it, or a later one"
-        } else {
-            "the next start of the receiver keeps the file aside and takes over what can be read; \
-             a file that is no inbox it refuses"
-        };
+        let note = inbox_remedy(&trouble);
         findings.push(
             Finding::new(id, Severity::Error, format!("{shown} cannot be read as it should be"))
                 .shown_by(visible(&trouble))
@@ -69,9 +64,15 @@ pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
     }
     if !seen.kept.is_empty() {
         let what = "an inbox was damaged: what could be read of it was taken over";
-        let note = "what could not is only in the file that was kept: look into it, then move it \
-                    away";
-        let mut finding = Finding::new(id, Severity::Note, what).remedy(Remedy::note(note));
+        let lost = match seen.missing {
+            0 => String::new(),
+            missing => format!("of up to {missing} deliveries nothing is known; "),
+        };
+        let note = format!(
+            "{lost}what did not arrive: `the-loop events --failed`. Have GitHub send it again (the \
+             webhook's page, Recent Deliveries), then move the file away"
+        );
+        let mut finding = Finding::new(id, Severity::Warning, what).remedy(Remedy::note(note));
         finding.evidence = seen.kept.iter().map(|path| path_text(path)).collect();
         findings.push(finding);
     }
@@ -79,6 +80,16 @@ pub(super) fn inbox(scene: &Scene) -> Vec<Finding> {
         findings.push(Finding::new(id, Severity::Ok, "the stored deliveries can be read"));
     }
     findings
+}
+
+/// What to do about an inbox that cannot be read, by what is wrong with it.
+pub fn inbox_remedy(trouble: &str) -> &'static str {
+    if trouble.contains("newer version") {
+        "take the version of the-loop that wrote it, or a later one"
+    } else {
+        "the next start of the receiver keeps the file aside and takes over what can be read; a \
+         file that is no inbox it refuses: move it away"
+    }
 }
 
 /// About a place of ours that others could replace.

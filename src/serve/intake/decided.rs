@@ -68,13 +68,13 @@ pub(super) struct Decided {
 
 impl Decided {
     /// Whether what is decided next may depend on it: on the session, the link,
-    /// the check or the head that it makes known.
+    /// the check, the head or the edit that it makes known.
     pub(super) fn bears_on_the_next(&self) -> bool {
         let has_told = self.keep.as_ref().is_some_and(|(_, decision)| {
             let is_start = matches!(decision.action, Action::Start(_));
             is_start || decision.link.is_some() || decision.told_check.is_some()
         });
-        has_told || self.about.iter().any(|about| about.head.is_some())
+        has_told || self.about.iter().any(|about| about.head.is_some() || about.edits.is_some())
     }
 
     /// Whether it tells a session of something that came from GitHub.

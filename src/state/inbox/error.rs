@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
+use crate::base::failure::{Failure, chain};
 use crate::base::ids::DeliveryId;
+use crate::doctor::inbox_remedy;
 
 /// What a file is that SQLite does not take for a database.
 pub(super) const NO_DATABASE: &str = "no SQLite database";
@@ -126,6 +128,21 @@ pub enum InboxError {
 }
 
 impl InboxError {
+    /// The failure of what needed the inbox, with what to do about the file.
+    pub fn failure(self, what: &str) -> Failure {
+        let hint = match &self {
+            Self::Newer { .. } | Self::NotAnInbox { .. } | Self::Damaged { .. } => {
+                Some(inbox_remedy(&chain(&self)))
+            }
+            _ => None,
+        };
+        let failure = Failure::failed(what).because(self);
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
     /// Whether the same may work a moment later: the disk is full, the file is
     /// locked, or the database had another trouble of its own.
     pub fn may_pass(&self) -> bool {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::base::ids::{DeliveryId, Marker, Slug, WorkItem};
 use crate::core::event::CheckPull;
 use crate::core::outcome::{Reason, State};
+use crate::core::routing::TextEdit;
 
 /// Where a delivery came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -154,6 +155,8 @@ pub struct About {
     pub url: Option<String>,
     /// A commit, and the pull request that it is the head of.
     pub head: Option<(String, CheckPull)>,
+    /// Who edited or armed texts, and of which item, by its slug.
+    pub edits: Option<(Slug, Vec<TextEdit>)>,
 }
 
 /// What became of the wish to route a delivery again.

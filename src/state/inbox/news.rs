@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use super::error::InboxError;
-use super::model::Summary;
-use super::reader::{InboxReader, SUMMARY, summary};
+use super::model::{StoredDelivery, Summary};
+use super::reader::{InboxReader, SUMMARY, stored, summary};
 use crate::base::ids::DeliveryId;
 
 /// How many are remembered that were put up for routing again.
@@ -69,6 +69,18 @@ impl InboxReader {
             |row| row.get(0),
         )?;
         Ok(all.into_iter().collect())
+    }
+
+    /// What persons sent and nobody has routed yet.
+    pub fn sent(&self) -> Result<Vec<StoredDelivery>, InboxError> {
+        self.rows(
+            "SELECT d.seq, d.id, d.event, d.received_at, d.kind, b.body, d.reason, b.size,
+                    d.changed_at
+             FROM deliveries d JOIN bodies b ON b.seq = d.seq
+             WHERE d.state = 'received' AND d.kind = 'local'",
+            [],
+            stored,
+        )
     }
 
     /// The deliveries that an agent was started with and whose headless turn runs.

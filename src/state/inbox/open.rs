@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("urgent.sql"),
     include_str!("own.sql"),
     include_str!("packed.sql"),
+    include_str!("edits.sql"),
 ];
 
 /// How long a reader or writer waits for another process that holds the lock.

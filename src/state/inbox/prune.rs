@@ -5,6 +5,7 @@
 use rusqlite::{Connection, params};
 
 use super::model::Keep;
+use super::texts;
 
 /// How long ids and outcomes stay at least. GitHub can send a delivery again for
 /// some days, and it must be known then.
@@ -41,6 +42,7 @@ pub(super) fn step(connection: &Connection, keep: Keep, now: i64) -> rusqlite::R
         params![very_old, AT_A_TIME],
     )?;
     dropped += connection.execute("DELETE FROM heads WHERE at < ?1", [very_old])?;
+    dropped += texts::forget(connection, very_old, AT_A_TIME)?;
     dropped += bodies(connection, "AND d.received_at < ?2", &[&AT_A_TIME, &old], u64::MAX)?;
     let excess = used(connection)?.saturating_sub(keep.size);
     if excess > 0 {

@@ -329,7 +329,11 @@ fn unreadable(
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, source.into())
 }
 
-fn word<T>(row: &Row<'_>, column: usize, parse: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+pub(super) fn word<T>(
+    row: &Row<'_>,
+    column: usize,
+    parse: fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     parse(&text).ok_or_else(|| unreadable(column, UnknownWord(text)))
 }
@@ -364,7 +368,7 @@ where
     text.map(|text| text.parse().map_err(|error: T::Err| unreadable(column, error))).transpose()
 }
 
-fn stored(row: &Row<'_>) -> rusqlite::Result<StoredDelivery> {
+pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<StoredDelivery> {
     Ok(StoredDelivery {
         seq: row.get(0)?,
         id: name(row, 1)?,

@@ -5,10 +5,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::{Connection, OpenFlags, Params};
+use rusqlite::{Connection, OpenFlags};
 
 use super::error::InboxError;
 use super::open;
+use super::remains::{self, Found};
+use crate::base::files::atomic;
 
 /// The mark in the name of a file that was moved aside.
 const DAMAGED: &str = ".damaged-";
@@ -19,8 +21,8 @@ const LOOK_THROUGH: u64 = 256 << 20;
 /// The size of a page.
 const PAGE: usize = 4096;
 
-/// How many numbers in a row may hold nothing that can be read.
-const GAP: i64 = 20_000;
+/// Beside a file that was moved aside: how many deliveries nothing names any more.
+const MISSING: &str = ".missing";
 
 /// Whether the content is damaged, as far as that is found quickly. What is
 /// found later is an error of the read that finds it.
@@ -57,15 +59,32 @@ pub(super) fn aside(path: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.path())
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            name.starts_with(&prefix) && !name.ends_with("-wal") && !name.ends_with("-shm")
+            name.starts_with(&prefix)
+                && !["-wal", "-shm", MISSING].iter().any(|end| name.ends_with(end))
         })
         .collect();
     found.sort();
     found
 }
 
+/// How many deliveries may have been in a file that was moved aside, of which nothing
+/// else is known.
+pub(super) fn missing(kept: &Path) -> u64 {
+    let note = fs_err::read_to_string(format!("{}{MISSING}", kept.display()));
+    note.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
 /// Moves the file aside and gives a new inbox with all that could be read.
 pub(super) fn salvage(path: &Path, now_ms: i64) -> Result<Connection, InboxError> {
+    // Where it does not say which tables it has, nothing of it is found.
+    let tables = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .and_then(|old| old.prepare("SELECT seq FROM deliveries").map(drop));
+    if tables.is_err()
+        && fs_err::metadata(path).is_ok_and(|meta| meta.len() > 0)
+        && let Some(taken) = salvage_headless(path, now_ms)?
+    {
+        return Ok(taken);
+    }
     take_over(path, None, now_ms)
 }
 
@@ -118,72 +137,22 @@ fn take_over(path: &Path, copy: Option<&Path>, now_ms: i64) -> Result<Connection
     let mut new = open::fresh(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sqlite = |error| InboxError::sqlite(path, "open", error);
-    let copied = match Connection::open_with_flags(copy.unwrap_or(&kept), flags) {
-        Ok(old) => copy_all(&old, &mut new).map_err(sqlite)?,
-        Err(_) => 0,
-    };
+    let Found { copied, rebuilt, missing } =
+        match Connection::open_with_flags(copy.unwrap_or(&kept), flags) {
+            Ok(old) => {
+                let transaction = new.transaction().map_err(sqlite)?;
+                let found = remains::take(&old, &transaction, now_ms).map_err(sqlite)?;
+                transaction.commit().map_err(sqlite)?;
+                found
+            }
+            Err(_) => Found::default(),
+        };
+    if missing > 0 {
+        let note = PathBuf::from(format!("{}{MISSING}", kept.display()));
+        atomic::write(&note, missing.to_string().as_bytes()).map_err(file)?;
+    }
     let (inbox, kept) = (path.display(), kept.display());
-    tracing::error!(%inbox, %kept, deliveries = copied,
+    tracing::error!(%inbox, %kept, deliveries = copied + rebuilt, rebuilt, missing,
         "the inbox was damaged: it was moved aside, and what could be read was taken over");
     Ok(new)
-}
-
-fn copy_all(old: &Connection, new: &mut Connection) -> rusqlite::Result<usize> {
-    let transaction = new.transaction()?;
-    let (mut copied, mut seq, mut last) = (0, 0, 0);
-    while seq < last + GAP {
-        seq += 1;
-        if copy_row(old, &transaction, "deliveries", seq).unwrap_or(0) == 0 {
-            continue;
-        }
-        last = seq;
-        copied += 1;
-        for table in ["bodies", "routes", "steps"] {
-            // What cannot be read of it is missing from now on.
-            let _ = copy_row(old, &transaction, table, seq);
-        }
-    }
-    // From both ends, up to what cannot be read. The next deliveries tell what is
-    // lost of it.
-    for order in ["ASC", "DESC"] {
-        let _ = copy_rows(old, &transaction, "heads", &format!("ORDER BY sha {order}"), []);
-    }
-    // Without its body a delivery cannot be routed any more, and says so.
-    transaction.execute_batch(
-        "UPDATE deliveries SET state = 'failed', reason = 'inbox-damaged'
-         WHERE (state = 'received' AND seq NOT IN (SELECT seq FROM bodies))
-            OR (state IN ('queued', 'injecting') AND seq NOT IN (SELECT seq FROM routes));",
-    )?;
-    transaction.commit()?;
-    Ok(copied)
-}
-
-/// Copies what a table holds of one delivery, column by column as the old file
-/// has them: it may be of an older format.
-fn copy_row(old: &Connection, new: &Connection, table: &str, seq: i64) -> rusqlite::Result<usize> {
-    copy_rows(old, new, table, "WHERE seq = ?1", [seq])
-}
-
-fn copy_rows(
-    old: &Connection,
-    new: &Connection,
-    table: &str,
-    which: &str,
-    params: impl Params,
-) -> rusqlite::Result<usize> {
-    let mut select = old.prepare_cached(&format!("SELECT * FROM {table} {which}"))?;
-    let columns: Vec<String> = select.column_names().map(str::to_owned).collect();
-    let names = columns.join(", ");
-    let marks = vec!["?"; columns.len()].join(", ");
-    let mut insert =
-        new.prepare_cached(&format!("INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"))?;
-    let mut rows = select.query(params)?;
-    let mut copied = 0;
-    while let Some(row) = rows.next()? {
-        let values = (0..columns.len())
-            .map(|column| row.get::<_, rusqlite::types::Value>(column))
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        copied += insert.execute(rusqlite::params_from_iter(values))?;
-    }
-    Ok(copied)
 }

@@ -16,7 +16,9 @@ use super::model::{About, Accepted, DeliveryKind, Keep, NewDelivery, Replayed, S
 use super::news::Again;
 use super::packing::StoredBody;
 use super::prune;
+use super::remains::UNKNOWN_EVENT;
 use super::steps::{append, put_body, set_about, set_state};
+use super::texts;
 use crate::base::checkpoint::Checkpoint;
 use crate::base::ids::DeliveryId;
 use crate::core::outcome::{Reason, State};
@@ -286,8 +288,9 @@ fn accept(connection: &Connection, new: &Arrived, now: i64) -> rusqlite::Result<
         .query_row([new.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     // What a person sent goes through `send` again, under another id.
     if state != State::Failed.as_str() || new.kind != DeliveryKind::Github {
-        // Of one that was not told a body that was dropped comes back, for `replay`.
-        if state == State::Ignored.as_str() && new.kind == DeliveryKind::Github {
+        // A body that was dropped comes back, for `replay`.
+        let has_ended = State::parse(&state).is_some_and(State::is_final);
+        if has_ended && new.kind == DeliveryKind::Github {
             put_body(connection, seq, &new.body)?;
         }
         return Ok(Accepted::Repeat);
@@ -295,6 +298,10 @@ fn accept(connection: &Connection, new: &Arrived, now: i64) -> rusqlite::Result<
     // The stored body stays: what was authorised is what is delivered. It may
     // only have been dropped for its age.
     put_body(connection, seq, &new.body)?;
+    // What a damaged inbox lost is told again with it.
+    connection
+        .prepare_cached("UPDATE deliveries SET event = ?2 WHERE seq = ?1 AND event = ?3")?
+        .execute(params![seq, new.event, UNKNOWN_EVENT])?;
     route_again(connection, seq, now, Reason::Redelivered)?;
     Ok(Accepted::Requeued)
 }
@@ -403,6 +410,9 @@ fn record(
                      VALUES (?1, ?2, ?3, ?4, ?5)",
                 )?
                 .execute(params![sha, pull.item.to_string(), pull.branch, pull.own_head, now])?;
+        }
+        if let Some((slug, edits)) = &about.edits {
+            texts::remember(connection, slug, edits, now)?;
         }
     }
     Ok(Ok(Written::Done))

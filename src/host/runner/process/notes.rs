@@ -47,7 +47,7 @@ impl ProcessRunner {
     }
 
     /// No turn could be begun.
-    pub(super) fn note_failed(&self, slug: &Slug, why: &str) {
+    pub(in crate::host::runner) fn note_failed(&self, slug: &Slug, why: &str) {
         self.note(slug, |record| {
             record.failure = Some(why.to_owned());
             record.be(SessionStatus::Failed);

@@ -78,7 +78,7 @@ impl TmuxRunner {
             } else {
                 let said = if said.is_empty() { said } else { format!(":\n{said}") };
                 let detail = format!("the agent ended with {how} before it was ready{said}");
-                return Err(failure(Reason::HarnessExited, detail, false));
+                return Err(failure(Reason::HarnessExited, detail, true));
             }
             is_second = true;
             self.update(slug, |stored| {
