@@ -121,9 +121,15 @@ async fn what_is_to_be_resumed_at_once_waits_for_memory_and_says_so() {
     assert_eq!(world.run(&["gh-webhook", "reload"]).0, 0);
     eventually("all are back", async || (world.sessions().len() as u64 == SESSIONS).then_some(()))
         .await;
+    for number in 1..=SESSIONS {
+        let comment = payload::comment("o/r", number, "alice", "Go on.");
+        world.post(&format!("on-{number}"), "issue_comment", &comment).await;
+        world.reaches(&format!("on-{number}"), "delivered").await;
+    }
     // Of more than may be open those with the latest events come back.
     world.end(rustix::process::Signal::KILL);
     world.tmux.run(&["kill-server"]);
+    eventually("the server is gone", async || world.sessions().is_empty().then_some(())).await;
     world.configure("defaultHarness: demo\nmaxSessions: 2\n", "");
     world.start_resuming().await;
     eventually("two are back", async || {
