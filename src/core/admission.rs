@@ -2,7 +2,7 @@
 //! longest, how much memory is free. A synchronous machine; `host::runner`
 //! tells it what it has to know.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::Routing;
 use super::outcome::Reason;
@@ -22,8 +22,8 @@ pub struct Load<'a> {
 #[derive(Debug, Default)]
 pub struct Admission {
     entering: BTreeSet<Slug>,
-    /// Oldest first: a free place is the first one's.
-    waiting: Vec<Slug>,
+    /// Oldest first: a free place is the first one's. Each with what it was told.
+    waiting: Vec<(Slug, Reason)>,
 }
 
 impl Admission {
@@ -31,11 +31,13 @@ impl Admission {
     /// open already needs no place, but memory like every other.
     pub fn admit(&mut self, slug: &Slug, routing: &Routing, load: &Load<'_>) -> Option<Reason> {
         let refused = self.refuses(slug, routing, load);
-        if refused.is_none() {
-            self.waiting.retain(|waiting| waiting != slug);
-            self.entering.insert(slug.clone());
-        } else if !self.waiting.contains(slug) {
-            self.waiting.push(slug.clone());
+        match (refused, self.waiting.iter_mut().find(|(waiting, _)| waiting == slug)) {
+            (None, _) => {
+                self.waiting.retain(|(waiting, _)| waiting != slug);
+                self.entering.insert(slug.clone());
+            }
+            (Some(reason), Some((_, told))) => *told = reason,
+            (Some(reason), None) => self.waiting.push((slug.clone(), reason)),
         }
         refused
     }
@@ -46,7 +48,7 @@ impl Admission {
         let has_place = load.open.contains(slug) || self.entering.contains(slug);
         if most > 0 && !has_place {
             let others = load.open.union(&self.entering).count();
-            let position = self.waiting.iter().position(|waiting| waiting == slug);
+            let position = self.waiting.iter().position(|(waiting, _)| waiting == slug);
             let before = position.unwrap_or(self.waiting.len());
             if others + before >= most {
                 return Some(Reason::SessionsFull);
@@ -57,9 +59,20 @@ impl Admission {
         is_low.then_some(Reason::MemoryLow)
     }
 
-    /// Whether the session was refused and has not been let in since.
-    pub fn waits(&self, slug: &Slug) -> bool {
-        self.waiting.contains(slug)
+    /// Whether a session that was refused has another answer now: it is let in, or
+    /// waits for something else.
+    pub fn has_news(&self, slug: &Slug, routing: &Routing, load: &Load<'_>) -> bool {
+        let told = self.waiting.iter().find(|(waiting, _)| waiting == slug).map(|(_, told)| *told);
+        told.is_none() || self.refuses(slug, routing, load) != told
+    }
+
+    /// What holds starts back now, and how many sessions wait for it.
+    pub fn held(&self, routing: &Routing, load: &Load<'_>) -> BTreeMap<Reason, usize> {
+        let reasons = self.waiting.iter().filter_map(|(slug, _)| self.refuses(slug, routing, load));
+        reasons.fold(BTreeMap::new(), |mut held, reason| {
+            *held.entry(reason).or_default() += 1;
+            held
+        })
     }
 
     /// The session's start is over: from now on the registry tells whether it is
@@ -71,7 +84,7 @@ impl Admission {
     /// The session is closed or given up: it waits for nothing.
     pub fn left(&mut self, slug: &Slug) {
         self.entering.remove(slug);
-        self.waiting.retain(|waiting| waiting != slug);
+        self.waiting.retain(|(waiting, _)| waiting != slug);
     }
 }
 
@@ -121,6 +134,23 @@ mod tests {
         assert_eq!(admission.admit(&slug(5), &routing, &load(&two)), full);
         admission.left(&slug(4));
         assert_eq!(admission.admit(&slug(5), &routing, &load(&one)), None);
+    }
+
+    #[test]
+    fn what_holds_a_start_back_is_judged_anew() {
+        let few = Routing { max_sessions: 1, ..Routing::default() };
+        let mut admission = Admission::default();
+        let one = open([1]);
+        assert_eq!(admission.admit(&slug(2), &few, &load(&one)), Some(Reason::SessionsFull));
+        assert!(!admission.has_news(&slug(2), &few, &load(&one)));
+        assert_eq!(admission.held(&few, &load(&one)), [(Reason::SessionsFull, 1)].into());
+        let yaml = "routing: {memoryFloor: 1GB}";
+        let low = crate::core::config::parse(yaml, std::path::Path::new("x")).unwrap().routing;
+        assert!(admission.has_news(&slug(2), &low, &load(&one)));
+        assert_eq!(admission.held(&low, &load(&one)), [(Reason::MemoryLow, 1)].into());
+        assert_eq!(admission.admit(&slug(2), &low, &load(&one)), Some(Reason::MemoryLow));
+        assert!(!admission.has_news(&slug(2), &low, &load(&one)));
+        assert!(admission.held(&Routing::default(), &load(&one)).is_empty());
     }
 
     #[test]

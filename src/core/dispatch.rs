@@ -17,6 +17,7 @@ use super::outcome::{Reason, State};
 mod gate;
 mod model;
 mod queue;
+mod starts;
 
 pub use model::{Batch, Command, Delivered, Hosting, Input, Job, StartFailure, Task};
 use queue::{Queue, Queued};
@@ -46,6 +47,8 @@ struct Session {
     group: usize,
     /// Whether it takes up one of the starts that may be under way.
     holds_start: bool,
+    /// It is to be live, though nothing waits for it.
+    revives: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,11 +87,12 @@ impl Dispatcher {
         match input {
             Input::Enqueued(job) => self.enqueued(job, &mut out),
             Input::Revive(slug) => {
-                self.sessions.entry(slug.clone()).or_default();
-                if self.doing(&slug) == Doing::Nothing {
-                    self.set(&slug, Doing::WaitingForStart);
-                    self.waiting.push_back(slug);
-                    self.start_waiting(&mut out);
+                self.sessions.entry(slug.clone()).or_default().revives = true;
+                self.advance(&slug, &mut out);
+            }
+            Input::Looked(slug, is_live) => {
+                if is_live && self.doing(&slug) == Doing::WaitingForStart {
+                    self.begin(slug, &mut out);
                 }
             }
             Input::Started(slug, result) => self.started(&slug, result, &mut out),
@@ -114,6 +118,7 @@ impl Dispatcher {
             return;
         }
         if job.task.is_close() {
+            session.revives = false;
             // Closing ends the agent: what waits for it cannot be delivered any more.
             let running = match session.doing {
                 Doing::Delivering => session.group,
@@ -159,6 +164,18 @@ impl Dispatcher {
         let delivers = self.head(slug).is_some_and(|head| matches!(head.task, Task::Deliver));
         if !(delivers && result == Ok(Hosting::Headless)) {
             self.free_start(slug);
+        }
+        // Only what holds every start back is waited for: who paused a session did not
+        // want it live.
+        if let Some(session) = self.sessions.get_mut(slug)
+            && !matches!(
+                result,
+                Ok(Hosting::Held(
+                    Reason::SessionsFull | Reason::MemoryLow | Reason::WaitingForStart
+                ))
+            )
+        {
+            session.revives = false;
         }
         match result {
             Ok(Hosting::Held(reason)) => self.hold(slug, reason, out),
@@ -214,14 +231,6 @@ impl Dispatcher {
                 reason,
                 detail: None,
             });
-        }
-    }
-
-    fn free_start(&mut self, slug: &Slug) {
-        if let Some(session) = self.sessions.get_mut(slug)
-            && std::mem::take(&mut session.holds_start)
-        {
-            self.starts = self.starts.saturating_sub(1);
         }
     }
 
@@ -340,6 +349,11 @@ impl Dispatcher {
             return;
         }
         match self.head(slug).map(|head| head.task) {
+            None if self.sessions.get(slug).is_some_and(|session| session.revives) => {
+                self.set(slug, Doing::WaitingForStart);
+                self.waiting.push_back(slug.clone());
+                self.start_waiting(out);
+            }
             None => {
                 self.sessions.remove(slug);
             }
@@ -356,27 +370,10 @@ impl Dispatcher {
                 self.start_waiting(out);
                 if self.doing(slug) == Doing::WaitingForStart {
                     self.head_waits(slug, Reason::WaitingForStart, out);
+                    // One whose agent is there needs no start.
+                    out.push(Command::Look(slug.clone()));
                 }
             }
-        }
-    }
-
-    /// Starts sessions that wait for it, oldest first, while there is room.
-    fn start_waiting(&mut self, out: &mut Vec<Command>) {
-        while self.starts < self.max_starts {
-            let Some(slug) = self.waiting.pop_front() else { return };
-            if self.doing(&slug) != Doing::WaitingForStart {
-                continue;
-            }
-            self.starts += 1;
-            self.set(&slug, Doing::Starting);
-            let mut is_begun = false;
-            if let Some(session) = self.sessions.get_mut(&slug) {
-                session.holds_start = true;
-                is_begun = session.queue.head().is_some_and(|head| head.is_stored_begun);
-            }
-            let begin = if is_begun { Command::TakeUp } else { Command::Start };
-            out.push(begin(slug));
         }
     }
 

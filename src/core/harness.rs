@@ -262,6 +262,12 @@ pub trait HarnessAdapter {
     /// What its screen says.
     fn read_screen(&self, screen: &Screen<'_>) -> Reading;
 
+    /// Whether it draws its input already and is not up yet: a question may still
+    /// take the place of the input.
+    fn is_loading(&self, _screen: &Screen<'_>) -> bool {
+        false
+    }
+
     /// How a prompt is typed into it.
     fn profile(&self) -> DeliverProfile;
 

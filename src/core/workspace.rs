@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::config::{CloneBy, Forks};
 use crate::base::ids::{Repo, WorkItem};
+use crate::base::text::visible;
 
 /// The work tree of a session, as its registry entry records it. Its directory
 /// is the session's own.
@@ -317,6 +319,13 @@ pub fn head_of(
 pub struct Survey {
     /// Files that were changed, staged or are new, as `git status` counts them.
     pub changed: usize,
+    /// New files that no `.gitignore` names: only the operator's own rules hide them,
+    /// or the clone's.
+    pub excluded: usize,
+    /// A repository or a work tree of its own that stands in it.
+    pub inner: Option<String>,
+    /// Why not all of it could be looked through for such.
+    pub unseen: Option<String>,
     /// Commits that no ref of the origin has.
     pub unpushed: usize,
     /// Commits of the item's own branch that no ref of the origin has, while something
@@ -327,20 +336,38 @@ pub struct Survey {
     pub hidden: usize,
     /// An operation that git has not ended: a merge, a rebase, a bisection.
     pub under_way: Option<String>,
+    /// Whether somebody told git not to take it away (`git worktree lock`).
+    pub locked: bool,
     /// Why the origin's refs may be older than now.
     pub stale: Option<String>,
+    /// When the origin was last asked, where that is known.
+    pub asked: Option<Timestamp>,
 }
 
 impl Survey {
     /// Why the tree must stay; nothing when all that is in it is elsewhere.
     pub fn keeps(&self) -> Option<String> {
-        let Self { changed, unpushed, aside, hidden, under_way, stale } = self;
+        let Self { changed, excluded, inner, unseen, unpushed, aside, .. } = self;
+        let Self { hidden, under_way, locked, stale, .. } = self;
         let mut why = Vec::new();
+        if *locked {
+            why.push("it is locked (`git worktree lock`)".to_owned());
+        }
         if let Some(operation) = under_way {
             why.push(format!("{operation} is under way"));
         }
         if *changed > 0 {
             why.push(format!("{changed} changed or new file{}", plural(*changed)));
+        }
+        if *excluded > 0 {
+            let files = format!("{excluded} new file{}", plural(*excluded));
+            why.push(format!("{files} that no `.gitignore` names"));
+        }
+        if let Some(inner) = inner {
+            why.push(format!("a repository or work tree of its own in `{}`", visible(inner)));
+        }
+        if let Some(unseen) = unseen {
+            why.push(format!("not all of it could be looked through ({unseen})"));
         }
         if *unpushed > 0 {
             why.push(format!("{unpushed} unpushed commit{}", plural(*unpushed)));
@@ -510,6 +537,14 @@ mod tests {
                 Survey { aside: 1, hidden: 2, ..Survey::default() },
                 "1 unpushed commit on its branch, which is not checked out, \
                  2 files that git does not look at",
+            ),
+            (
+                Survey { locked: true, excluded: 2, ..Survey::default() },
+                "it is locked (`git worktree lock`), 2 new files that no `.gitignore` names",
+            ),
+            (
+                Survey { inner: Some("target/wt".into()), ..Survey::default() },
+                "a repository or work tree of its own in `target/wt`",
             ),
             (
                 Survey { under_way: Some("a rebase".into()), changed: 3, ..Survey::default() },

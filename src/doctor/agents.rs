@@ -42,7 +42,9 @@ pub struct Missing {
 impl Missing {
     /// What installs it on this machine, where that is known and would help.
     pub fn remedy(&self, host: &Host) -> Option<Remedy> {
-        let install = self.install.as_deref().filter(|_| !self.is_slow());
+        // Installing it would not put it at the path that was written down.
+        let helps = !self.is_slow() && !self.program.contains('/');
+        let install = self.install.as_deref().filter(|_| helps);
         install.map(|install| remedy_by(install, host))
     }
 

@@ -2,9 +2,10 @@
 //! back. One loop; events that wait together share a commit.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +21,8 @@ mod waiting;
 
 /// How long after a failure of the inbox it is tried again.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
+/// How many agents are looked for at a time.
+const LOOKS: usize = 4;
 /// How many events may wait for the loop; what does not fit waits with its sender.
 const BACKLOG: usize = 1024;
 /// How many events that wait are handled together, with one commit for all.
@@ -80,6 +83,7 @@ pub fn start(
         inputs: sender,
         tasks: tasks.clone(),
         brakes: HashMap::new(),
+        looks: Arc::new(Semaphore::new(LOOKS)),
         stop: stop.clone(),
     };
     tasks.spawn(driver.run(receiver));
@@ -97,6 +101,8 @@ struct Driver {
     waiting: watch::Sender<waiting::Counts>,
     /// How the running delivery of a session is stopped.
     brakes: HashMap<Slug, Brakes>,
+    /// As many as may look for an agent at a time.
+    looks: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -200,6 +206,14 @@ impl Driver {
                 self.spawn(on_panic, async move {
                     let result = runner.start(&slug, takes_up).await;
                     Input::Started(slug, result)
+                });
+            }
+            Command::Look(slug) => {
+                let looks = Arc::clone(&self.looks);
+                self.spawn(Input::Looked(slug.clone(), false), async move {
+                    let _one = looks.acquire().await;
+                    let is_live = runner.is_live(&slug).await;
+                    Input::Looked(slug, is_live)
                 });
             }
             Command::Deliver(slug, batch) => {

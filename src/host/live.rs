@@ -165,7 +165,7 @@ async fn state_of(
             let is_first = record.status == SessionStatus::Starting || record.blocked.is_some();
             match (reading.activity, reading.input) {
                 (Activity::Busy, _) => "busy",
-                (Activity::Dialog { what }, _) if is_first => {
+                (Activity::Dialog { what }, _) if is_first && !what.starts_with("first run: ") => {
                     asks = Some(format!("first run: {}", visible(&what)));
                     "blocked"
                 }

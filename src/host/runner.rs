@@ -31,7 +31,7 @@ mod told;
 mod tools;
 mod tracer;
 
-pub use gate::Gate;
+pub use gate::{Gate, HeldStarts};
 pub use process::{ProcessRunner, ProcessRunnerParts, end_turn};
 pub use signals::SignalLog;
 pub use tmux::{TmuxRunner, TmuxRunnerParts};
@@ -96,7 +96,10 @@ impl Runners {
             return Ok(Hosting::Held(paused(&record)));
         }
         let record = match &record.work_tree {
-            Some(tree) => self.in_its_tree(slug, &record, tree).await?,
+            Some(tree) => match self.in_its_tree(slug, &record, tree).await? {
+                Some(record) => record,
+                None => return Ok(Hosting::Held(Reason::WaitingForStart)),
+            },
             None => record,
         };
         let started = match self.of(&record)? {
@@ -129,6 +132,15 @@ impl Runners {
             transient: failure.transient || !self.has_room(),
             ..failure
         })
+    }
+
+    /// Whether the session's agent is there: what comes for it needs no start. A
+    /// headless one is there as long as its turn, which is a start.
+    pub async fn is_live(&self, slug: &Slug) -> bool {
+        match self.record(slug).and_then(|record| self.of(&record)) {
+            Ok(SessionRunner::Tmux(runner)) => runner.is_live(slug).await,
+            Ok(SessionRunner::Process(_)) | Err(_) => false,
+        }
     }
 
     /// Waits until there is room for what an agent says: one that cannot tell that
@@ -176,16 +188,21 @@ impl Runners {
         Ok(())
     }
 
-    /// Makes sure that the session's work tree is there, and notes where.
+    /// Makes sure that the session's work tree is there, and notes where; nothing while
+    /// another one's is made from the same clone.
     async fn in_its_tree(
         &self,
         slug: &Slug,
         record: &SessionRecord,
         tree: &WorkTree,
-    ) -> Result<SessionRecord, StartFailure> {
+    ) -> Result<Option<SessionRecord>, StartFailure> {
         let made = if let Some(workspaces) = &self.workspaces {
             let others: Vec<_> = self.registry.load_all().records.into_values().collect();
-            workspaces.prepare(record, tree, &others).await.map_err(|error| {
+            let prepared = workspaces.prepare(record, tree, &others).await;
+            if matches!(prepared, Err(WorkspaceError::Busy)) {
+                return Ok(None);
+            }
+            prepared.map_err(|error| {
                 let denied = matches!(error, WorkspaceError::NoHead(NoHead::Fork));
                 let reason = if denied { Reason::ForkDenied } else { Reason::WorkTreeFailed };
                 failure(reason, error.to_string(), error.may_pass())
@@ -206,11 +223,11 @@ impl Runners {
             }
         });
         made?;
-        updated.map_err(|error| unreadable(&error))
+        updated.map(Some).map_err(|error| unreadable(&error))
     }
 
     /// Waits until nobody holds the session: it is neither paused nor attached,
-    /// and there is room for its agent.
+    /// and there is room for its agent and its work tree.
     pub async fn released(&self, slug: &Slug) {
         let drive = Drive::of(&self.paths, slug);
         loop {
@@ -222,6 +239,11 @@ impl Runners {
                 break;
             }
             tokio::time::sleep(LOOK_HELD).await;
+        }
+        if let Some(workspaces) = &self.workspaces
+            && let Ok(Some(record)) = self.registry.load(slug)
+        {
+            workspaces.is_free(&record).await;
         }
         self.gate.room(slug).await;
     }

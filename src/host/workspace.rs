@@ -25,6 +25,7 @@ use crate::state::registry::Registry;
 mod clone;
 mod error;
 mod git;
+mod inner;
 mod tree;
 
 use clone::RepoClone;
@@ -127,7 +128,7 @@ impl Workspaces {
         let workspace = self.config.get().routing.workspace.clone();
         let url = url_of(&item.repo, workspace.clone);
         let clone = self.places.clone_of(&item.repo, false);
-        let _one = lock(&self.clones, &clone).await?;
+        let _one = self.try_lock(&clone).await?;
         let on = RepoClone { git: &self.git, dir: &clone };
         on.on_demand(&url).await?;
         let refs = self.git.ls_remote(&clone, item.number).await.map_err(|source| {
@@ -141,7 +142,7 @@ impl Workspaces {
         is_taken(&path)?;
         if foreign {
             let clone = self.places.clone_of(&item.repo, true);
-            let _one = lock(&self.clones, &clone).await?;
+            let _one = self.try_lock(&clone).await?;
             let on = RepoClone { git: &self.git, dir: &clone };
             on.on_demand(&url).await?;
             on.add_tree(&path, &head).await?;
@@ -195,6 +196,29 @@ impl Workspaces {
         }
     }
 
+    /// Waits until nobody of this process works on the clone that a session needs.
+    pub async fn is_free(&self, record: &SessionRecord) {
+        if record.work_tree.as_ref().is_none_or(|tree| tree.made) {
+            return;
+        }
+        for foreign in [false, true] {
+            let clone = self.places.clone_of(&record.work_item.reference.repo, foreign);
+            drop(self.mutex_of(&clone).lock_owned().await);
+        }
+    }
+
+    fn mutex_of(&self, clone: &Path) -> Arc<tokio::sync::Mutex<()>> {
+        let mut clones = self.clones.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(clones.entry(clone.to_path_buf()).or_default())
+    }
+
+    /// Whoever would have to wait for a clone may be starting, and keeps no other start
+    /// waiting.
+    async fn try_lock(&self, clone: &Path) -> Result<Lock, WorkspaceError> {
+        let guard = self.mutex_of(clone).try_lock_owned();
+        lock_file(guard.map_err(|_| WorkspaceError::Busy)?, clone).await
+    }
+
     async fn take_away(
         &self,
         record: &SessionRecord,
@@ -202,7 +226,8 @@ impl Workspaces {
         clone: &Path,
     ) -> Result<Left, WorkspaceError> {
         let path = record.cwd.as_path();
-        let _one = lock(&self.clones, clone).await?;
+        let guard = self.mutex_of(clone).lock_owned().await;
+        let _one = lock_file(guard, clone).await?;
         let mut pulls: Vec<u64> = record
             .pull_requests
             .iter()
@@ -216,8 +241,10 @@ impl Workspaces {
         if let Some(why) = found.keeps() {
             return Ok(Left::Kept(why));
         }
-        // Without `--force`: what came in since the look makes git refuse.
-        let remove = ["worktree".as_ref(), "remove".as_ref(), path.as_os_str()];
+        // Without `--force`: what came in since the look makes git refuse, whatever the
+        // operator's own rules hide.
+        let remove = ["-c", "core.excludesFile=/dev/null", "worktree", "remove"];
+        let remove = remove.into_iter().map(std::ffi::OsStr::new).chain([path.as_os_str()]);
         self.git
             .transfer(clone, remove)
             .await
@@ -226,17 +253,14 @@ impl Workspaces {
     }
 }
 
-/// Keeps everybody else away from a clone: one at a time of this process, by the
-/// file one of all processes.
-async fn lock(
-    clones: &Clones,
+/// A clone that nobody else works on: nobody of this process, and by the file nobody
+/// of another.
+type Lock = (tokio::sync::OwnedMutexGuard<()>, LockFile);
+
+async fn lock_file(
+    guard: tokio::sync::OwnedMutexGuard<()>,
     clone: &Path,
-) -> Result<(tokio::sync::OwnedMutexGuard<()>, LockFile), WorkspaceError> {
-    let mutex = {
-        let mut clones = clones.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(clones.entry(clone.to_path_buf()).or_default())
-    };
-    let guard = mutex.lock_owned().await;
+) -> Result<Lock, WorkspaceError> {
     let io = |source| WorkspaceError::Io { what: "making the clones' directory".into(), source };
     private_dir(clone.parent().unwrap_or(Path::new("/"))).map_err(io)?;
     let path = clone.with_extension("lock");

@@ -26,6 +26,7 @@ use crate::base::ids::{DeliveryId, WorkItem};
 use crate::base::random;
 use crate::core::config::Config;
 use crate::host::dispatch::DispatchHandle;
+use crate::host::runner::{Gate, HeldStarts};
 use crate::state::inbox::{Inbox, InboxError, LocalMessage, Replayed};
 use crate::state::registry::Registry;
 
@@ -79,6 +80,9 @@ pub struct Status {
     /// Requests that were refused since the start.
     #[serde(default)]
     pub refused: Vec<Refused>,
+    /// The limits that hold starts back.
+    #[serde(default)]
+    pub held: Vec<HeldStarts>,
     /// The webhooks, and what was missed.
     #[serde(default)]
     pub github: GithubStatus,
@@ -93,6 +97,8 @@ pub struct Control {
     pub registry: Registry,
     /// Where jobs go.
     pub dispatcher: DispatchHandle,
+    /// Lets sessions start their agents.
+    pub gate: Arc<Gate>,
     /// Told when a local message was put in.
     pub arrived: Arc<Notify>,
     /// What was refused.
@@ -158,6 +164,7 @@ async fn status(AxumState(control): AxumState<Control>) -> Reply<Status> {
         status.cannot_store.get_or_insert_with(|| chain(&error));
     }
     status.refused = control.refused.all();
+    status.held = control.gate.held();
     status.github = control.github.report();
     status.changed_on_disk = control.reloader.changed_on_disk();
     status.reload_refused = control.reloader.refusal();

@@ -70,7 +70,7 @@ pub struct Setup {
     pub program: Tool,
     /// The agents of this machine.
     pub agents: Agents,
-    /// Whether every session in tmux is resumed at once, not at its next event.
+    /// Whether sessions in tmux are resumed at once, not at their next events.
     pub resume_all: bool,
     /// git, for work trees; nothing where no usable one was found.
     pub git: Option<Tool>,
@@ -270,6 +270,7 @@ impl Daemon {
             });
             (bound, web)
         });
+        let server = tmux.clone();
         let tmux = tmux.map(|tmux| {
             Arc::new(TmuxRunner::new(TmuxRunnerParts {
                 tmux,
@@ -295,7 +296,7 @@ impl Daemon {
             registry: registry.clone(),
             paths: paths.clone(),
             process,
-            gate,
+            gate: Arc::clone(&gate),
             workspaces: workspaces.clone(),
             tmux,
         };
@@ -307,7 +308,8 @@ impl Daemon {
             stop.clone(),
         );
         if resume_all {
-            revive_all(&registry, &dispatcher).await;
+            let most = config.routing.max_sessions.into();
+            revive_all(&registry, &dispatcher, server.as_ref(), most).await;
         }
         let sight = Sight::new(registry.clone(), agents.harnesses().clone(), &paths);
         let intake = Intake {
@@ -346,6 +348,7 @@ impl Daemon {
             inbox: inbox.clone(),
             registry: registry.clone(),
             dispatcher,
+            gate,
             arrived: Arc::clone(&arrived),
             refused: Arc::clone(&refused),
             reloader,

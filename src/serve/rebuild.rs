@@ -3,6 +3,7 @@
 //! inbox, which knows which sessions there were, and from tmux and the spool,
 //! which know the conversation of each.
 
+use std::cmp::Reverse;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -15,17 +16,43 @@ use crate::core::session::{RecordedItem, SessionRecord, SessionStatus};
 use crate::host::agents::Agents;
 use crate::host::dispatch::DispatchHandle;
 use crate::host::runner::SignalLog;
-use crate::host::tmux::{Tmux, pane_of};
+use crate::host::tmux::{PaneState, Tmux, pane_of};
 use crate::host::workspace::Workspaces;
 use crate::state::inbox::Inbox;
 use crate::state::paths::StatePaths;
 use crate::state::registry::Registry;
 
-/// Has every session in tmux resumed that can be.
-pub(super) async fn revive_all(registry: &Registry, dispatcher: &DispatchHandle) {
+/// Has the sessions in tmux resumed that can be, those with the latest event first:
+/// not more of them, together with those that are there, than may be open.
+pub(super) async fn revive_all(
+    registry: &Registry,
+    dispatcher: &DispatchHandle,
+    tmux: Option<&Tmux>,
+    most: usize,
+) {
+    let panes = match tmux {
+        Some(tmux) => tmux.panes().await.unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let is_there = |slug: &Slug| {
+        let pane = pane_of(&panes, slug).filter(|pane| pane.is_of(slug));
+        pane.is_some_and(|pane| !matches!(pane.state, PaneState::Dead(_)))
+    };
     let records = registry.load_all().records.into_iter();
-    for (slug, _) in records.filter(|(_, record)| record.is_resumable()) {
+    let mut records: Vec<_> = records.filter(|(_, record)| record.is_resumable()).collect();
+    records.sort_by_key(|(slug, record)| (!is_there(slug), Reverse(record.last_event_at)));
+    let take = if most == 0 { records.len() } else { records.len().min(most) };
+    let left = records.split_off(take);
+    for (slug, _) in records {
         dispatcher.revive(slug).await;
+    }
+    if !left.is_empty() {
+        let sessions = left.len();
+        tracing::warn!(
+            sessions,
+            most,
+            "above `routing.maxSessions`: their next events resume them"
+        );
     }
 }
 

@@ -74,6 +74,7 @@ fn a_wrong_value_is_named_with_what_would_be_right() {
             "harnesses:\n  mine: {oneShot: [-p]}\n",
             "harnesses:\n  mine:\n    files: {~/the-loop/../keep.json: {}}\n",
             "harnesses:\n  mine:\n    firstRun: [{asks: x, file: /etc/passwd}]\n",
+            "harnesses:\n  mine:\n    firstRun: [{asks: x, file: ~/x, settledBy: {/etc/x: [y]}}]\n",
             "harnesses:\n  mine: {spawn: ['{idd}']}\n",
             "harnesses:\n  mine: {spawn: '{id}'}\n",
             "harnesses:\n  mine: {oneShot: [-p], resumeOneShot: ['{id}']}\n",
@@ -82,6 +83,7 @@ fn a_wrong_value_is_named_with_what_would_be_right() {
             "harnesses:\n  codex: {minimum: abc}\n",
             "harnesses:\n  codex: {screen: {prompt: ''}}\n",
             "harnesses:\n  codex: {typing: {gapMs: 4000000000}}\n",
+            "harnesses:\n  codex: {typing: {retries: -1}}\n",
             "harnesses:\n  mine: {result: {ended: [done]}}\n",
             "routing:\n  spawnOnUnmatched: labelled\n",
             "routing:\n  spawnWorkdir: \"\"\n",
@@ -285,6 +287,7 @@ const ELSEWHERE: &[&str] = &[
     "remove the link, or make what it leads to",
     // Remarks of a command that does without the file.
     "note: the configuration is broken:",
+    "note: the configuration is gone; a receiver still runs with what was in `",
     "so `state.dir` is not known, and the usual place was looked at",
     // The pattern of an amount, in the schema.
     "^[0-9]+ *(",

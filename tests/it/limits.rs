@@ -46,6 +46,8 @@ async fn above_the_most_sessions_a_start_waits_until_one_is_closed() {
         let (_, _, err) = world.run(&["sessions", "list"]);
         let held = "`routing.maxSessions` (2) holds back the start of 2 sessions";
         assert!(err.contains(held), "{err}");
+        let (_, out, _) = world.run(&["gh-webhook", "status"]);
+        assert!(out.contains(&format!("starts         {held}")), "{out}");
         // Those that are open go on.
         let comment = payload::comment("o/r", 1, "alice", "Go on.");
         world.post("on", "issue_comment", &comment).await;
@@ -71,6 +73,72 @@ async fn with_too_little_memory_nothing_starts_until_the_floor_is_lower() {
     world.configure("defaultHarness: demo\nmemoryFloor: 1MB\n", "");
     assert_eq!(world.run(&["gh-webhook", "reload"]).0, 0);
     world.reaches("arm-1", "delivered").await;
+}
+
+#[tokio::test]
+async fn which_limit_holds_a_start_back_is_judged_anew_after_a_reload() {
+    let mut world = World::new("defaultHarness: demo\nmaxSessions: 1\n");
+    world.start().await;
+    for number in 1..=2 {
+        arm(&world, number).await;
+        let id = format!("arm-{number}");
+        if number == 1 {
+            world.reaches(&id, "delivered").await;
+        } else {
+            waits_for(&world, &id, "sessions-full").await;
+        }
+    }
+    world.configure("defaultHarness: demo\nmemoryFloor: 1000000GB\n", "");
+    assert_eq!(world.run(&["gh-webhook", "reload"]).0, 0);
+    waits_for(&world, "arm-2", "memory-low").await;
+    let held = "`routing.memoryFloor` (1000000GB) holds back the start of 1 session";
+    let (_, _, err) = world.run(&["sessions", "list"]);
+    assert!(err.contains(held) && !err.contains("maxSessions"), "{err}");
+}
+
+#[tokio::test]
+async fn what_is_to_be_resumed_at_once_waits_for_memory_and_says_so() {
+    const SESSIONS: u64 = 3;
+    let mut world = World::new("defaultHarness: demo");
+    world.start().await;
+    for number in 1..=SESSIONS {
+        arm(&world, number).await;
+        world.reaches(&format!("arm-{number}"), "delivered").await;
+    }
+    world.end(rustix::process::Signal::KILL);
+    world.tmux.run(&["kill-server"]);
+    world.configure("defaultHarness: demo\nmemoryFloor: 1000000GB\n", "");
+    world.start_resuming().await;
+    let held = "`routing.memoryFloor` (1000000GB) holds back the start of 3 sessions";
+    eventually("it is told", async || {
+        let (_, _, err) = world.run(&["sessions", "list"]);
+        let (_, out, _) = world.run(&["gh-webhook", "status"]);
+        (err.contains(held) && out.contains(held)).then_some(())
+    })
+    .await;
+    assert!(world.sessions().is_empty());
+    world.configure("defaultHarness: demo\nmemoryFloor: 1MB\n", "");
+    assert_eq!(world.run(&["gh-webhook", "reload"]).0, 0);
+    eventually("all are back", async || (world.sessions().len() as u64 == SESSIONS).then_some(()))
+        .await;
+    for number in 1..=SESSIONS {
+        let comment = payload::comment("o/r", number, "alice", "Go on.");
+        world.post(&format!("on-{number}"), "issue_comment", &comment).await;
+        world.reaches(&format!("on-{number}"), "delivered").await;
+    }
+    // Of more than may be open those with the latest events come back.
+    world.end(rustix::process::Signal::KILL);
+    world.tmux.run(&["kill-server"]);
+    eventually("the server is gone", async || world.sessions().is_empty().then_some(())).await;
+    world.configure("defaultHarness: demo\nmaxSessions: 2\n", "");
+    world.start_resuming().await;
+    eventually("two are back", async || {
+        (world.sessions() == ["loop/o+r+2", "loop/o+r+3"]).then_some(())
+    })
+    .await;
+    assert!(world.receiver_log().contains("above `routing.maxSessions`"));
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(world.sessions().len(), 2);
 }
 
 #[tokio::test]

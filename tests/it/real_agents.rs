@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 use crate::mock_api::MockApi;
-use crate::process::comment;
+use crate::process::{comment, put_into_the_queue};
 use crate::support::{World, eventually, payload};
 
 const KEY: &str = "sk-mock-0123456789abcdef";
@@ -152,6 +152,26 @@ impl Rig {
         }
     }
 
+    /// The process of the agent, where one lives.
+    fn agent(&self, row: Row) -> Option<String> {
+        if row.in_tmux() {
+            let format = "#{pane_pid}";
+            let pid = self.world.tmux.run(&["display-message", "-p", "-t", "=loop/o+r+1:", format]);
+            return Some(pid.trim().to_owned());
+        }
+        let turns = std::fs::read_dir(self.world.state_dir().join("turns/o+r+1")).ok()?;
+        let last = turns.map(|turn| turn.unwrap().path()).max()?;
+        let claim = std::fs::read(last.join("claim.json")).ok()?;
+        Some(serde_json::from_slice::<Value>(&claim).ok()?["pid"].to_string())
+    }
+
+    /// Kills the agent in its pane, and what it has started.
+    fn kill_agent(&self) {
+        let pid = self.world.tmux.run(&["list-panes", "-a", "-F", "#{pane_pid}"]);
+        let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+        kill_process_group(pid, Signal::KILL).unwrap();
+    }
+
     fn conversation(&self) -> String {
         let (_, out, err) = self.world.run(&["sessions", "show", "o/r#1", "--json"]);
         let shown: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
@@ -214,9 +234,7 @@ async fn in_tmux(name: &str, version: &str) {
     rig.reaches("d-2", "delivered").await;
     assert!(!file.exists(), "the dialog was answered");
     // After a kill it goes on with the same conversation.
-    let pid = rig.world.tmux.run(&["display-message", "-p", "-t", "=loop/o+r+1:", "#{pane_pid}"]);
-    let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
-    kill_process_group(pid, Signal::KILL).unwrap();
+    rig.kill_agent();
     comment(&rig.world, "k-1", "after the kill.").await;
     if name == "copilot" && rig.asks("k-1").await {
         // Whether its conversation is in use elsewhere is a person's to answer.
@@ -226,6 +244,23 @@ async fn in_tmux(name: &str, version: &str) {
     rig.heard("after the kill.").await;
     assert_eq!(rig.conversation(), first);
     assert!(rig.api.conversation().contains("word-0."), "it remembers nothing");
+}
+
+/// In a home in which it never ran it draws its input before it asks how to sign in.
+#[tokio::test]
+async fn the_real_codex_without_a_log_in_is_typed_nothing() {
+    let Some(program) = installed("codex", "0.171.0") else { return };
+    let mut rig = Rig::new("codex", "tmux", &program).await;
+    std::fs::remove_dir_all(rig.world.home.join(".codex")).unwrap();
+    let (_, out, _) = rig.world.run(&["doctor", "--only", "agent.first-run"]);
+    assert!(out.contains("how to sign in"), "{out}");
+    rig.world.start().await;
+    rig.world.post("s", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    assert!(rig.asks("s").await, "{}", rig.screen());
+    let (_, out, _) = rig.world.run(&["events", "s", "--json"]);
+    assert!(out.contains("first run: sign in with"), "{out}");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(rig.screen().contains("1. Sign in with ChatGPT"), "{}", rig.screen());
 }
 
 /// Turns of one conversation, headless.
@@ -243,6 +278,160 @@ async fn headless(name: &str, version: &str) {
     // It keeps no record that we read: its result is the proof.
     let proof = if name == "opencode" { "accepted-by-result" } else { "accepted" };
     assert!(out.contains(&format!("\"{proof}\"")), "{out}");
+}
+
+/// A real agent in a runner.
+#[derive(Clone, Copy)]
+struct Row {
+    name: &'static str,
+    version: &'static str,
+    runner: &'static str,
+}
+
+impl Row {
+    async fn rig(self) -> Option<Rig> {
+        let program = installed(self.name, self.version)?;
+        Some(Rig::new(self.name, self.runner, &program).await)
+    }
+
+    fn in_tmux(self) -> bool {
+        self.runner == "tmux"
+    }
+
+    /// Where it keeps its conversations.
+    fn conversations(self) -> &'static str {
+        match self.name {
+            "codex" => ".codex/sessions",
+            "gemini" => ".gemini/tmp",
+            "copilot" => ".copilot/session-state",
+            _ => ".local/share/opencode",
+        }
+    }
+}
+
+async fn it_survives_every_kill_with_its_conversation(row: Row) {
+    let Some(mut rig) = row.rig().await else { return };
+    rig.start().await;
+    let first = rig.conversation();
+    for what in ["tmux", "receiver", "all"] {
+        // Not in the middle of writing down what was said.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if what == "all" && row.in_tmux() {
+            rig.kill_agent();
+        }
+        if what != "receiver" {
+            rig.world.tmux.run(&["kill-server"]);
+        }
+        if what != "tmux" {
+            rig.world.end(Signal::KILL);
+            rig.world.start().await;
+        }
+        let id = format!("k-{what}");
+        comment(&rig.world, &id, &format!("after-{what}.")).await;
+        // Whether its conversation is in use elsewhere is a person's to answer.
+        if row.name == "copilot" && rig.asks(&id).await {
+            return;
+        }
+        rig.reaches(&id, "delivered").await;
+        rig.heard(&format!("after-{what}.")).await;
+        assert_eq!(rig.conversation(), first, "after the kill of {what}");
+    }
+    assert!(rig.api.conversation().contains("Please do it"), "it remembers nothing");
+}
+
+async fn no_secret_of_the_receiver_is_in_its_environment(row: Row) {
+    let Some(mut rig) = row.rig().await else { return };
+    rig.world.start_with(&[("GITHUB_TOKEN", "hunter2".as_ref())]).await;
+    rig.world.post("s", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    if row.in_tmux() {
+        rig.reaches("s", "delivered").await;
+    }
+    let environment = eventually("the agent lives", async || {
+        let pid = rig.agent(row)?;
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let text = String::from_utf8_lossy(&environment).into_owned();
+        // Before it became the agent it was this program.
+        text.contains("HTTPS_PROXY").then_some(text)
+    })
+    .await;
+    assert!(environment.contains("THE_LOOP_WORK_ITEM=github:o/r#1"), "{environment}");
+    for secret in ["hunter2", crate::support::SECRET] {
+        assert!(!environment.contains(secret), "{environment}");
+    }
+    rig.reaches("s", "delivered").await;
+}
+
+async fn a_hundred_kilobytes_arrive_whole(row: Row) {
+    let Some(mut rig) = row.rig().await else { return };
+    // It puts a paste of this length into a file of its own, and shows something that
+    // is not read: so it gets what everybody gets, a beginning that names our file.
+    let in_part = row.name == "copilot" && row.in_tmux();
+    if !in_part {
+        let config = std::fs::read_to_string(rig.world.config()).unwrap();
+        let typed = config.replace("readyTimeoutSeconds: 20", "typeMax: 1MB");
+        assert_ne!(typed, config);
+        std::fs::write(rig.world.config(), typed).unwrap();
+    }
+    rig.start().await;
+    rig.world.end(Signal::TERM);
+    let line = |n: usize| format!("line {n:05} of forty letters, more or less\n");
+    let lines: String = (0..2500).map(line).collect();
+    put_into_the_queue(&rig.world, "long-1", &lines).await;
+    rig.world.start().await;
+    rig.reaches("long-1", "delivered").await;
+    rig.heard(if in_part { "/texts/" } else { "line 02499" }).await;
+    let told = rig.api.conversation();
+    let heard = (0..2500).filter(|n| told.contains(line(*n).trim_end())).count();
+    assert_eq!(heard == 2500, !in_part, "{heard} lines");
+}
+
+async fn a_lost_conversation_is_begun_anew_and_the_agent_is_told(row: Row) {
+    let Some(mut rig) = row.rig().await else { return };
+    rig.start().await;
+    let first = rig.conversation();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    if row.in_tmux() {
+        rig.kill_agent();
+    }
+    std::fs::remove_dir_all(rig.world.home.join(row.conversations())).unwrap();
+    comment(&rig.world, "c-1", "word-1.").await;
+    rig.reaches("c-1", "delivered").await;
+    rig.heard("word-1.").await;
+    assert_ne!(rig.conversation(), first);
+    let told = rig.api.conversation();
+    assert!(told.contains("the earlier conversation about this item is lost"), "{told}");
+}
+
+/// Scenes that each real agent plays in each runner that it has.
+macro_rules! scenes {
+    ($($row:ident: $name:literal, $version:literal, $runner:literal;)+) => {$(
+        mod $row {
+            use super::Row;
+
+            const ROW: Row = Row { name: $name, version: $version, runner: $runner };
+
+            scenes!(@ it_survives_every_kill_with_its_conversation);
+            scenes!(@ no_secret_of_the_receiver_is_in_its_environment);
+            scenes!(@ a_hundred_kilobytes_arrive_whole);
+            scenes!(@ a_lost_conversation_is_begun_anew_and_the_agent_is_told);
+        }
+    )+};
+    (@ $scene:ident) => {
+        #[tokio::test]
+        async fn $scene() {
+            super::$scene(ROW).await;
+        }
+    };
+}
+
+scenes! {
+    codex_in_tmux: "codex", "0.171.0", "tmux";
+    codex_headless: "codex", "0.171.0", "process";
+    gemini_in_tmux: "gemini", "0.61.0", "tmux";
+    gemini_headless: "gemini", "0.61.0", "process";
+    copilot_in_tmux: "copilot", "1.0.102", "tmux";
+    copilot_headless: "copilot", "1.0.102", "process";
+    opencode_headless: "opencode", "1.18.33", "process";
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::git_server::{GitServer, git};
-use crate::support::{World, payload};
+use crate::support::{World, eventually, payload};
 
 const TREES: &str = "defaultHarness: demo\nworkspace:\n  enabled: true\n";
 const FORKS: &str = "defaultHarness: demo\nworkspace:\n  enabled: true\n  forks: allow\n";
@@ -51,7 +51,8 @@ fn holds(world: &World, number: u64) -> String {
     let tree = trees.iter().find(|tree| tree["item"] == item).unwrap();
     match tree["kept"].as_str() {
         Some(kept) => format!("kept: {kept}"),
-        None => tree["holds"].as_str().unwrap().to_owned(),
+        // As of when, is another matter.
+        None => tree["holds"].as_str().unwrap().split(" as of ").next().unwrap().to_owned(),
     }
 }
 
@@ -373,8 +374,16 @@ async fn a_directory_that_is_not_ours_is_neither_shared_nor_removed() {
         assert!(code == 1 && err.contains(said), "{}: {err}", dir.display());
     }
     let own = world.home.join("own");
-    std::fs::create_dir(&own).unwrap();
+    std::fs::create_dir_all(own.join("below")).unwrap();
+    git(&own, &["init", "--quiet"]);
     assert_eq!(world.run(&["sessions", "register", "o/r#3", "--cwd", own.to_str().unwrap()]).0, 0);
+    // It is shared by no other live session, nor is what is below it.
+    for dir in [own.clone(), own.join("below")] {
+        let (code, _, err) =
+            world.run(&["sessions", "register", "o/r#9", "--cwd", dir.to_str().unwrap()]);
+        let said = "is in the work tree of the live session of o/r#3";
+        assert!(code == 1 && err.contains(said), "{err}");
+    }
     close(&world, 3).await;
     assert!(own.is_dir());
     // Without a directory a registered session has a tree like any other.
@@ -383,4 +392,138 @@ async fn a_directory_that_is_not_ours_is_neither_shared_nor_removed() {
     world.post("four", "issue_comment", &comment).await;
     world.reaches("four", "delivered").await;
     assert_eq!(branch(&tree(&world, 4)), "the-loop/4");
+}
+
+/// What the table of trees says of an item, as of the last fetch.
+fn table_row(world: &World, item: &str) -> String {
+    let (_, out, _) = world.run(&["sessions", "list", "--trees"]);
+    out.lines().find(|line| line.starts_with(item)).unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_ignore_rule_hides_is_not_taken_away_unless_a_gitignore_names_it() {
+    let (world, _server) = world(TREES).await;
+    for number in 1..=7 {
+        arm(&world, number, "delivered").await;
+    }
+    let trees: Vec<_> = (1..=7).map(|number| tree(&world, number)).collect();
+    for tree in &trees {
+        // Named by a `.gitignore`, that by itself: as a build leaves it.
+        std::fs::create_dir_all(tree.join("target/deep")).unwrap();
+        std::fs::write(tree.join("target/.gitignore"), "*\n").unwrap();
+        std::fs::write(tree.join("target/deep/built"), "x").unwrap();
+    }
+    git(&trees[1], &["worktree", "add", "--quiet", "-b", "side", "target/wt"]);
+    git(&trees[2], &["init", "--quiet", "target/deep/sub"]);
+    git(&trees[3], &["init", "--quiet", "--bare", "target/deep/bare"]);
+    std::fs::create_dir_all(world.home.join(".config/git")).unwrap();
+    std::fs::write(world.home.join(".config/git/ignore"), "mine\n").unwrap();
+    std::fs::write(trees[4].join("mine"), "x").unwrap();
+    let common = git(&trees[5], &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+    std::fs::create_dir_all(Path::new(&common).join("info")).unwrap();
+    std::fs::write(Path::new(&common).join("info/exclude"), "theirs\n").unwrap();
+    std::fs::write(trees[5].join("theirs"), "x").unwrap();
+    git(&trees[6], &["worktree", "lock", "."]);
+    let inner = |at: &str| format!("a repository or work tree of its own in `{at}`");
+    let excluded = "1 new file that no `.gitignore` names";
+    let wanted = [
+        String::new(),
+        inner("target/wt"),
+        inner("target/deep/sub"),
+        inner("target/deep/bare"),
+        excluded.to_owned(),
+        excluded.to_owned(),
+        "it is locked (`git worktree lock`)".to_owned(),
+    ];
+    // What is said before the close is what the close finds.
+    for (number, why) in (1..=7).zip(&wanted) {
+        let said = holds(&world, number);
+        assert!(why.is_empty() == said.starts_with("clean, pushed"), "{said}");
+        assert!(said.contains(why.as_str()), "{said}");
+    }
+    for number in [1, 2, 5] {
+        close(&world, number).await;
+    }
+    for number in [3, 4, 6, 7] {
+        let (code, _, err) = world.run(&["sessions", "close", &format!("o/r#{number}")]);
+        assert_eq!(code, 0, "{err}");
+    }
+    for (number, why) in (2..=7).zip(&wanted[1..]) {
+        assert_eq!(holds(&world, number), format!("kept: {why}"));
+    }
+    let stands: Vec<_> = trees.iter().map(|tree| tree.exists()).collect();
+    assert_eq!(stands, [false, true, true, true, true, true, true]);
+    assert!(trees[1].join("target/wt/README").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_who_allows_no_bare_repository_by_chance_has_work_trees() {
+    let server = GitServer::new().await;
+    server.repository("o/r");
+    let mut world = World::new(TREES);
+    server.stand_in_for_github(&world.home);
+    let config = world.home.join(".gitconfig");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text + "[safe]\n\tbareRepository = explicit\n").unwrap();
+    world.start().await;
+    for number in 1..=2 {
+        arm(&world, number, "delivered").await;
+    }
+    close(&world, 1).await;
+    assert_eq!(holds(&world, 1), "taken away: it was clean");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_list_and_the_close_say_the_same_of_a_tree() {
+    let (world, server) = world(TREES).await;
+    arm(&world, 1, "delivered").await;
+    let tree = tree(&world, 1);
+    git(&tree, &["commit", "--quiet", "--allow-empty", "-m", "work"]);
+    let mut push = std::process::Command::new("git");
+    push.current_dir(&tree).env("HOME", &world.home).args(["push", "--quiet"]);
+    assert!(push.status().unwrap().success());
+    server.unset("o/r", "refs/heads/the-loop/1");
+    // Nobody asked the origin yet: it says as of when.
+    assert!(table_row(&world, "o/r#1").contains("clean, pushed as of "));
+    let (_, _, err) = world.run(&["sessions", "close", "o/r#1"]);
+    assert!(err.contains("1 unpushed commit"), "{err}");
+    let row = table_row(&world, "o/r#1");
+    assert!(row.contains("1 unpushed commit"), "{row}");
+    assert_eq!(holds(&world, 1), "kept: 1 unpushed commit");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_for_a_live_agent_does_not_wait_for_a_clone_that_hangs() {
+    let server = GitServer::new().await;
+    server.repository("o/r");
+    // It takes connections and says nothing.
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut world = World::new(&format!("{TREES}maxConcurrentDispatches: 2\n"));
+    server.stand_in_for_github(&world.home);
+    let config = world.home.join(".gitconfig");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let url = format!("http://{}/", mute.local_addr().unwrap());
+    let mute = format!("[url \"{url}\"]\n\tinsteadOf = https://github.com/slow/\n");
+    std::fs::write(&config, text + &mute).unwrap();
+    world.start().await;
+    arm(&world, 1, "delivered").await;
+    let slow = async |repo: &str, number: u64| {
+        let slow = payload::labeled(&format!("slow/{repo}"), number, "alice");
+        world.post(&format!("{repo}-{number}"), "issues", &slow).await;
+    };
+    let waits = |id: &str| world.run(&["events", id, "--json"]).1.contains("waiting-for-start");
+    // Who waits for the clone that another one makes keeps no other start waiting.
+    for number in 1..=3 {
+        slow("r", number).await;
+    }
+    eventually("they wait", async || (waits("r-2") && waits("r-3")).then_some(())).await;
+    arm(&world, 2, "delivered").await;
+    // As many starts hang as may be under way.
+    slow("s", 1).await;
+    slow("t", 1).await;
+    eventually("it waits", async || waits("t-1").then_some(())).await;
+    let on = payload::comment("o/r", 1, "alice", "Go on.");
+    world.post("on", "issue_comment", &on).await;
+    world.reaches("on", "delivered").await;
+    assert!(waits("t-1"));
 }

@@ -78,7 +78,10 @@ pub(super) struct Args {
     #[arg(long)]
     insecure_no_secret: bool,
 
-    /// Resume every session in tmux now, not each at its next event
+    /// Resume the sessions in tmux now, not each at its next event
+    ///
+    /// As after a reboot. Paused and closed ones stay as they are; no more than
+    /// `routing.maxSessions` are resumed, those with the latest events.
     #[arg(long)]
     resume_all: bool,
 

@@ -75,6 +75,9 @@ fn render(status: &Status) -> String {
         format!("last delivery  {}", when(status.last_delivery)),
         format!("deliveries     {deliveries}"),
     ];
+    for held in &status.held {
+        lines.push(format!("starts         {held}"));
+    }
     for Refused { status, why, count, last } in &status.refused {
         let refused = format!("{count} with {status} ({why}), last {last:.0}");
         let refused = wrapped(&visible(&refused), WIDTH, BESIDE_NAMES);

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::{Context, Failure, Live, Registry, ago, broken_line, registry};
 use crate::base::clock::Clock;
 use crate::base::terminal::table;
-use crate::base::text::{count, visible};
+use crate::base::text::visible;
 use crate::cli::json;
-use crate::core::outcome::Reason;
 use crate::core::session::SessionRecord;
+use crate::serve::control;
 
 /// Columns of a line for people.
 pub(super) const WIDTH: usize = 80;
@@ -48,8 +48,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     } else {
         let text = as_table(&sessions, &live, Clock::System.now());
         context.printer.data(text.trim_end())?;
-        if let Some(held) = held_back(&sessions, &live, loaded.config.routing.max_sessions) {
-            context.printer.note(&held);
+        let status = context.block_on(control::ask_status(&loaded.paths.control()));
+        for held in status.ok().flatten().map(|status| status.held).unwrap_or_default() {
+            context.printer.note(&held.to_string());
         }
         if let Some(command) = live.tmux() {
             context.printer.note(&format!("Sessions are in tmux ({})", visible(command)));
@@ -59,23 +60,6 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         context.printer.note(&broken_line(broken));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Says that a limit holds starts back, where one does.
-fn held_back(sessions: &registry::Loaded, live: &Live, most: u16) -> Option<String> {
-    let reasons: Vec<_> = sessions
-        .records
-        .keys()
-        .filter_map(|slug| live.waiting(slug))
-        .map(|waiting| waiting.reason)
-        .filter(|reason| matches!(reason, Reason::SessionsFull | Reason::MemoryLow))
-        .collect();
-    let limit = match reasons.first()? {
-        Reason::SessionsFull => format!("`routing.maxSessions` ({most})"),
-        _ => "`routing.memoryFloor`".to_owned(),
-    };
-    let held = count(reasons.len(), "session");
-    Some(format!("{limit} holds back the start of {held}"))
 }
 
 /// The sessions in the order in which they are shown.

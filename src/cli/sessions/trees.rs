@@ -1,8 +1,10 @@
 //! `the-loop sessions list --trees`: what stands in the work trees.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Context, Failure, Loaded, tools};
+use super::{Context, Failure, Loaded, ago, tools};
+use crate::base::clock::Clock;
 use crate::base::terminal::table;
 use crate::base::text::visible;
 use crate::core::session::SessionRecord;
@@ -18,13 +20,21 @@ struct Row<'a> {
 
 impl Row<'_> {
     /// What stands in it that is nowhere else, in a few words.
-    fn holds(&self) -> String {
+    fn holds(&self, now: Timestamp) -> String {
         match &self.found {
             None if self.tree.lost => "gone: it was deleted before the close".to_owned(),
             None if self.tree.branch.is_some() => "taken away: it was clean".to_owned(),
             None => "not made yet".to_owned(),
             Some(Ok(None)) => "gone: it was deleted".to_owned(),
-            Some(Ok(Some(survey))) => survey.keeps().unwrap_or_else(|| "clean, pushed".to_owned()),
+            Some(Ok(Some(survey))) => match (survey.keeps(), survey.asked) {
+                (Some(why), _) => why,
+                (None, None) => "clean, pushed".to_owned(),
+                (None, Some(at)) => format!("clean, pushed as of {} ago", ago(at, now)),
+            },
+            // The reason first: a line of the table has little room.
+            Some(Err(WorkspaceError::NotOurs { path, why })) => {
+                visible(&format!("{why}: not this session's `{}`", path.display()))
+            }
             Some(Err(error)) => visible(&error.to_string()),
         }
     }
@@ -39,13 +49,16 @@ pub(super) fn run(
     as_json: bool,
 ) -> Result<(), Failure> {
     let rows = context.block_on(async { look(context, loaded, records).await })?;
+    let now = Clock::System.now();
     if as_json {
-        let trees: Vec<_> = rows.iter().map(json_of).collect();
+        let trees: Vec<_> = rows.iter().map(|row| json_of(row, now)).collect();
         let all = json!({ "schema": 1, "trees": trees });
         return Ok(context.printer.data(&crate::cli::json::render(&all))?);
     }
     if rows.is_empty() {
-        context.printer.note("no session has a work tree (`routing.workspace.enabled`)");
+        let why = if loaded.config.routing.workspace.enabled { " yet" } else { "" };
+        let hint = if why.is_empty() { " (`routing.workspace.enabled` is off)" } else { "" };
+        context.printer.note(&format!("no session has a work tree{why}{hint}"));
         return Ok(());
     }
     let lines: Vec<_> = rows
@@ -55,7 +68,7 @@ pub(super) fn run(
                 row.record.work_item.reference.short(),
                 row.record.status.to_string(),
                 visible(row.tree.branch.as_deref().unwrap_or("-")),
-                row.holds(),
+                row.holds(now),
             ]
         })
         .collect();
@@ -86,7 +99,7 @@ async fn look<'a>(
     Ok(rows)
 }
 
-fn json_of(row: &Row<'_>) -> Value {
+fn json_of(row: &Row<'_>, now: Timestamp) -> Value {
     let survey = row.found.as_ref().and_then(|found| found.as_ref().ok()?.as_ref());
     json!({
         "item": row.record.work_item.reference.short(),
@@ -100,8 +113,13 @@ fn json_of(row: &Row<'_>) -> Value {
         "unpushed": survey.map(|survey| survey.unpushed),
         "aside": survey.map(|survey| survey.aside),
         "hidden": survey.map(|survey| survey.hidden),
+        "excluded": survey.map(|survey| survey.excluded),
+        "inner": survey.and_then(|survey| survey.inner.clone()),
+        "unseen": survey.and_then(|survey| survey.unseen.clone()),
+        "locked": survey.map(|survey| survey.locked),
+        "askedAt": survey.and_then(|survey| survey.asked),
         "underWay": survey.and_then(|survey| survey.under_way.clone()),
         "kept": row.tree.kept,
-        "holds": row.holds(),
+        "holds": row.holds(now),
     })
 }

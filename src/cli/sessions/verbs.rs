@@ -134,6 +134,15 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
             .hint("name a directory of your own, or leave `--cwd` out"));
         }
     }
+    let beside = args.cwd.is_some().then(|| live_in(&loaded, &cwd)).flatten();
+    if let Some(other) = &beside
+        && routing.workspace.enabled
+    {
+        let shown = visible(&cwd.display().to_string());
+        let said = format!("`{shown}`\n  is in the work tree of the live session of {other}");
+        return Err(Failure::refused(said)
+            .hint("name another directory, or leave `--cwd` out: it gets a tree of its own"));
+    }
     let (short, repo) = (item.short(), item.repo.clone());
     let mut record = SessionRecord::new(
         RecordedItem { reference: item, title: None, url: None },
@@ -154,8 +163,30 @@ pub(super) fn register(context: &Context, args: &RegisterArgs) -> Result<ExitCod
     }
     change(context, &loaded, &SessionVerb::Register { record: Box::new(record) })?;
     context.printer.note(&format!("{short} has a session; its next event starts the agent"));
+    if let Some(other) = beside {
+        context.printer.note(&format!(
+            "warning: the session of {other} works in the same tree:\n  \
+             their agents will see each other's changes"
+        ));
+    }
     warn_unheard(context, &loaded, &repo);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The live session that works in the same git work tree, or in the same directory
+/// where that is in none.
+fn live_in(loaded: &Loaded, cwd: &Path) -> Option<String> {
+    let top = |dir: &Path| {
+        let found = dir.ancestors().find(|dir| dir.join(".git").exists());
+        found.unwrap_or(dir).to_path_buf()
+    };
+    let ours = top(cwd);
+    let records = Registry::of(&loaded.paths).load_all().records;
+    let is_beside = |other: &&SessionRecord| {
+        let its = fs_err::canonicalize(&other.cwd).unwrap_or_else(|_| other.cwd.clone());
+        other.status.is_live() && top(&its) == ours
+    };
+    records.values().find(is_beside).map(|other| other.work_item.reference.short())
 }
 
 /// The directory that a session is to work in, where there is one.

@@ -129,6 +129,7 @@ impl Found {
 /// What a type says it expects, in the words of the documentation.
 fn in_words(expected: &str) -> String {
     match expected {
+        "u8" => "a whole number from 0 to 255".to_owned(),
         "u16" => "a whole number from 0 to 65535".to_owned(),
         "u32" => "a whole number from 0 to 4294967295".to_owned(),
         "a boolean" => "`true` or `false`".to_owned(),

@@ -66,6 +66,8 @@ pub enum Input {
     Enqueued(Job),
     /// A session is to be live, though nothing waits for it.
     Revive(Slug),
+    /// Whether a session's agent is there already.
+    Looked(Slug, bool),
     /// A session can be delivered to, must wait, or could not be started.
     Started(Slug, Result<Hosting, StartFailure>),
     /// A delivery's injection ended.
@@ -134,6 +136,9 @@ pub enum Command {
     /// Take up what an earlier receiver began, where its agent goes on without one:
     /// nothing holds that back. Else the same as [`Command::Start`].
     TakeUp(Slug),
+    /// See whether the session's agent is there, so that no start is needed; answer
+    /// with [`Input::Looked`].
+    Look(Slug),
     /// Inject the deliveries as one text; answer with [`Input::Delivered`].
     Deliver(Slug, Batch),
     /// Give the deliveries back, when nothing of them was typed yet.

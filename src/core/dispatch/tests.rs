@@ -62,6 +62,38 @@ fn one_session_takes_its_deliveries_one_after_the_other() {
 }
 
 #[test]
+fn an_event_for_an_agent_that_is_there_waits_for_no_start() {
+    let mut dispatcher = Dispatcher::new(1);
+    assert_eq!(dispatcher.handle(deliver("a", 1)), [Command::Start(slug(1))]);
+    for number in [2, 3] {
+        let waits = dispatcher.handle(deliver(&format!("b{number}"), number));
+        assert!(waits.contains(&Command::Look(slug(number))), "{waits:?}");
+    }
+    assert_eq!(dispatcher.handle(Input::Looked(slug(3), false)), []);
+    assert_eq!(dispatcher.handle(Input::Looked(slug(2), true)), [Command::Start(slug(2))]);
+    assert_eq!(dispatcher.handle(live(2)), [delivers(2, &["b2"])]);
+    assert!(!dispatcher.handle(accepted(2)).contains(&Command::Start(slug(3))));
+    // The one start is free only now.
+    assert!(dispatcher.handle(live(1)).contains(&Command::Start(slug(3))));
+    // An answer that comes too late changes nothing.
+    assert_eq!(dispatcher.handle(Input::Looked(slug(3), true)), []);
+}
+
+#[test]
+fn a_session_that_a_limit_holds_back_is_revived_when_there_is_room() {
+    for (reason, comes_back) in [(Reason::MemoryLow, true), (Reason::SessionPaused, false)] {
+        let mut dispatcher = Dispatcher::new(1);
+        dispatcher.handle(Input::Revive(slug(1)));
+        let held = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Held(reason))));
+        assert_eq!(held, [Command::AwaitRelease(slug(1))]);
+        let woke = dispatcher.handle(Input::Woke(slug(1)));
+        assert_eq!(woke.contains(&Command::Start(slug(1))), comes_back, "{woke:?}");
+        dispatcher.handle(live(1));
+        assert_eq!(dispatcher.waiting().count(), 0);
+    }
+}
+
+#[test]
 fn a_session_is_revived_without_an_event_and_an_event_meanwhile_waits() {
     let mut dispatcher = Dispatcher::new(1);
     assert_eq!(dispatcher.handle(Input::Revive(slug(1))), [Command::Start(slug(1))]);

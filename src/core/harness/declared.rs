@@ -139,6 +139,10 @@ impl HarnessAdapter for Declared {
         screen::read(&self.says.screen, screen)
     }
 
+    fn is_loading(&self, screen: &Screen<'_>) -> bool {
+        screen::is_loading(&self.says.screen, screen)
+    }
+
     fn profile(&self) -> DeliverProfile {
         let typing = &self.says.typing;
         let time = |ms: Option<u32>| Duration::from_millis(ms.unwrap_or_default().into());

@@ -60,7 +60,11 @@ impl Reason {
             Self::HumanDraft => "submit or clear what stands in the agent's input box",
             Self::NotReading => "let the agent's program go on (`kill -CONT`), or end it",
             Self::CopyMode => "leave tmux's copy mode in that pane: `q`",
-            Self::UnknownScreen | Self::NotReady => "look at it: `the-loop sessions attach ITEM`",
+            Self::UnknownScreen => {
+                "look at it: `the-loop sessions attach ITEM`; what the input of a declared \
+                 harness must look like, docs/harnesses.md tells (`screen`)"
+            }
+            Self::NotReady => "look at it: `the-loop sessions attach ITEM`",
             Self::RateLimited => {
                 "`the-loop sessions resume ITEM`; raise `routing.rateLimit` when it was no loop"
             }

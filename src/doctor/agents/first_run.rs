@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use serde_json::Value;
 
-use super::{holds, read};
+use super::{MAX_FILE, holds, read};
 use crate::base::env::Env;
 use crate::base::process::shell_word;
 use crate::base::text::path_text;
@@ -47,6 +47,7 @@ fn finding(
                 dir.ancestors().any(|dir| holds(there, &with_dir(adds, dir)))
             })
     });
+    let is_answered = is_answered || is_settled(env, question);
     let (name, asks) = (agent.name(), &question.asks);
     if is_answered {
         let what = format!("{name} knows {asks}");
@@ -71,6 +72,22 @@ fn finding(
                 note: Some(format!("or {note}")),
             })
             .fix(Repair::Agent { file, content: with_dir(adds, dir) }),
+    })
+}
+
+/// Whether a line of another file makes it ask nothing.
+fn is_settled(env: &Env, question: &FirstRun) -> bool {
+    question.settled_by.iter().any(|(file, words)| {
+        let below = file.strip_prefix("~/").and_then(|below| Some(env.home()?.join(below)));
+        let file = below.unwrap_or_else(|| PathBuf::from(file));
+        let is_small =
+            fs::metadata(&file).is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_FILE);
+        let text = is_small.then(|| fs::read_to_string(&file).ok()).flatten().unwrap_or_default();
+        let begins = |line: &str, word: &String| {
+            let rest = line.trim_start().strip_prefix(word.as_str());
+            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+        };
+        text.lines().any(|line| words.iter().any(|word| begins(line, word)))
     })
 }
 

@@ -2,12 +2,15 @@
 //! short. `core::admission` decides.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::base::ids::Slug;
+use crate::base::text::count;
 use crate::core::admission::{Admission, Load};
 use crate::core::config::LiveConfig;
 use crate::core::outcome::Reason;
@@ -17,6 +20,25 @@ use crate::state::registry::Registry;
 /// How often it is looked whether there is room: nobody tells when memory is
 /// given back, or when another process closed a session.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
+
+/// A limit that holds starts back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldStarts {
+    /// What their events wait for.
+    pub reason: Reason,
+    /// How many sessions wait.
+    pub sessions: usize,
+    /// The setting with its value, for people.
+    pub limit: String,
+}
+
+impl fmt::Display for HeldStarts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = count(self.sessions, "session");
+        write!(f, "{} holds back the start of {held}", self.limit)
+    }
+}
 
 /// Lets sessions start their agents.
 #[derive(Debug)]
@@ -36,7 +58,23 @@ impl Gate {
 
     /// Lets a session start its agent, or says why it has to wait.
     pub(super) fn admit(&self, slug: &Slug) -> Option<Reason> {
-        self.ask(|admission, routing, load| admission.admit(slug, routing, load))
+        let refused = self.ask(|admission, routing, load| admission.admit(slug, routing, load));
+        if let Some(reason) = refused {
+            tracing::warn!(%slug, %reason, "the start waits");
+        }
+        refused
+    }
+
+    /// What holds starts back now.
+    pub fn held(&self) -> Vec<HeldStarts> {
+        let held = self.ask(|admission, routing, load| admission.held(routing, load));
+        let routing = self.config.routing();
+        let limit = |reason| match reason {
+            Reason::SessionsFull => format!("`routing.maxSessions` ({})", routing.max_sessions),
+            _ => format!("`routing.memoryFloor` ({})", routing.memory_floor),
+        };
+        let of = |(reason, sessions)| HeldStarts { reason, sessions, limit: limit(reason) };
+        held.into_iter().map(of).collect()
     }
 
     /// The session's start is over, however it ended.
@@ -51,16 +89,13 @@ impl Gate {
         self.changed.notify_waiters();
     }
 
-    /// Waits until a session that was refused would be let in.
+    /// Waits until a session that was refused would be let in, or would be told
+    /// something else.
     pub(super) async fn room(&self, slug: &Slug) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            let refused = self.ask(|admission, routing, load| {
-                let waits = admission.waits(slug);
-                admission.refuses(slug, routing, load).filter(|_| waits)
-            });
-            if refused.is_none() {
+            if self.ask(|admission, routing, load| admission.has_news(slug, routing, load)) {
                 return;
             }
             tokio::select! {

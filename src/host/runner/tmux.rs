@@ -123,6 +123,12 @@ impl TmuxRunner {
         started
     }
 
+    /// Whether the session's agent is there.
+    pub(super) async fn is_live(&self, slug: &Slug) -> bool {
+        let found = self.find(slug).await.ok().flatten();
+        found.is_some_and(|pane| pane.is_of(slug) && !matches!(pane.state, PaneState::Dead(_)))
+    }
+
     async fn adopt_or_spawn(
         &self,
         slug: &Slug,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::base::process::ExecError;
+use crate::base::process::{ExecError, ending};
 use crate::base::text::{cap, visible};
 use crate::core::workspace::NoHead;
 
@@ -47,6 +47,9 @@ pub enum WorkspaceError {
         /// What it is.
         why: String,
     },
+    /// Another session's tree is being made from the same clone.
+    #[error("its clone is in use")]
+    Busy,
     /// Another session works in the same directory.
     #[error("the session `{other}` works in `{}` already", path.display())]
     Taken {
@@ -69,7 +72,10 @@ pub enum WorkspaceError {
 pub(super) fn said(error: &ExecError) -> String {
     match error {
         ExecError::Failed { output, .. } => {
-            words(&String::from_utf8_lossy(&output.stderr)).unwrap_or_else(|| output.complaint())
+            let complaint = || Some(output.complaint()).filter(|said| !said.is_empty());
+            words(&String::from_utf8_lossy(&output.stderr)).or_else(complaint).unwrap_or_else(
+                || format!("git ended with {} and said nothing", ending(output.status)),
+            )
         }
         other => other.to_string(),
     }
@@ -88,7 +94,7 @@ impl WorkspaceError {
     /// Whether the same may go well a moment later: the origin was out of reach.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Git { .. } | Self::Io { .. } => true,
+            Self::Git { .. } | Self::Io { .. } | Self::Busy => true,
             Self::NoHead(why) => why.may_pass(),
             Self::Gone { .. } | Self::NotOurs { .. } | Self::Taken { .. } => false,
         }

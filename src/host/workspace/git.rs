@@ -26,6 +26,9 @@ const SETTINGS: &[&str] = &[
     // No hook and no file system monitor: both are programs that a clone names.
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
+    // Our clones are bare, and we name them ourselves: an operator's `explicit` is
+    // about those that are come upon.
+    "safe.bareRepository=all",
     // A transport that is a command line.
     "protocol.ext.allow=never",
     "submodule.recurse=false",

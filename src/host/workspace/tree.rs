@@ -1,12 +1,15 @@
 //! One work tree: whether it is ours, and what stands only in it.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
 use fs_err as fs;
+use jiff::Timestamp;
 
 use super::error::{WorkspaceError, failed};
 use super::git::Git;
+use super::inner;
 use crate::core::workspace::Survey;
 
 /// Operations that git has not ended, by what they leave in a tree's own
@@ -71,6 +74,14 @@ pub(super) async fn verify(
     Ok(())
 }
 
+/// When something was last fetched into the clone of a tree.
+async fn asked(git: &Git, path: &Path) -> Option<Timestamp> {
+    let dir = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+    let dir = git.ask(path, dir).await.ok()?;
+    let fetched = fs::metadata(Path::new(&dir).join("FETCH_HEAD")).ok()?.modified().ok()?;
+    Timestamp::try_from(fetched).ok()
+}
+
 /// What is in a tree that is nowhere else, as far as the clone knows. `branch` is the
 /// item's own.
 pub(super) async fn survey(
@@ -81,6 +92,15 @@ pub(super) async fn survey(
     let failed = |source| failed("could not look into the work tree", source);
     let status = ["status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none"];
     let changed = git.ask(path, status).await.map_err(failed)?.lines().count();
+    // What only the operator's own rules hide, or the clone's, which an agent can write,
+    // is not known to be of no worth: by `.gitignore` alone it is new.
+    let others = ["ls-files", "--others", "--directory", "--no-empty-directory"];
+    let by = |rules| others.into_iter().chain([rules]);
+    let new = git.ask(path, by("--exclude-per-directory=.gitignore")).await.map_err(failed)?;
+    let seen = git.ask(path, by("--exclude-standard")).await.map_err(failed)?;
+    let seen: HashSet<&str> = seen.lines().collect();
+    let excluded = new.lines().filter(|line| !seen.contains(line)).count();
+    let inner = inner::look(path).await;
     // A lower-case tag is `assume-unchanged`, an `S` `skip-worktree`: `git status` does
     // not look at these.
     let flags = git.ask(path, ["ls-files", "-v"]).await.map_err(failed)?;
@@ -110,5 +130,18 @@ pub(super) async fn survey(
         .iter()
         .find(|(file, _)| admin.join(file).exists())
         .map(|(_, name)| (*name).to_owned());
-    Ok(Survey { changed, unpushed, aside, hidden, under_way, stale: None })
+    let locked = admin.join("locked").exists();
+    Ok(Survey {
+        changed,
+        excluded,
+        inner: inner.found.map(|found| found.display().to_string()),
+        unseen: inner.unseen,
+        unpushed,
+        aside,
+        hidden,
+        under_way,
+        locked,
+        stale: None,
+        asked: asked(git, path).await,
+    })
 }

@@ -30,6 +30,10 @@ impl Fake {
                     "│   How would you like to authenticate for this project?\r\n│\r\n\
                      │   ● 1. Sign in with Google\r\n│     2. Use Gemini API Key"
                 }
+                Kind::Codex if self.script.mode == "first-run" => {
+                    "  Choose how you want to use Codex.\r\n\r\n> 1. Sign in with ChatGPT\r\n\
+                     \x20 2. Sign in another way\r\n\r\n  Press enter to continue"
+                }
                 Kind::Codex => "  Would you like to run the following command?\r\n\r\n› 1. Yes, proceed (y)\r\n  2. No\r\n\r\n  Press enter to confirm or esc to cancel",
                 Kind::Gemini => "│ Allow execution of [Shell]?\r\n│ ● 1. Allow once\r\n│   2. No (esc)",
                 Kind::Copilot => "│ Do you want to run this command?\r\n│ ❯ 1. Yes\r\n│   2. No\r\n│ ↑/↓ to navigate · enter to select · esc to cancel",
@@ -65,6 +69,8 @@ impl Fake {
             (Kind::Copilot, true) => "\r\n──\r\n ◎ Working · 4 B esc esc interrupt",
             (Kind::Copilot, false) => "\r\n──\r\n Interactive · Manual Approval · / commands",
             (Kind::Cursor, true) => "\r\n\r\n  ctrl+c to stop",
+            // As before it is up.
+            (Kind::Codex, _) if self.script.mode == "first-run" => "\r\n\r\n  ? for shortcuts",
             (Kind::Codex, _) => "\r\n\r\n  mock-model default · /work",
             _ => "\r\n\r\n workspace (/directory)",
         });

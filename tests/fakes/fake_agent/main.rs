@@ -341,7 +341,10 @@ impl Fake {
         tcsetattr(&stdin, OptionalActions::Now, &raw).unwrap();
         let keys = read_keys(16384);
         print("\x1b[?2004h\x1b[?1049h");
-        self.in_dialog = ["never-ready", "first-run"].contains(&self.script.mode.as_str());
+        let asks = ["never-ready", "first-run"].contains(&self.script.mode.as_str());
+        let later = self.script.dialog_after_ms.filter(|_| asks).map(Duration::from_millis);
+        self.in_dialog = asks && later.is_none();
+        self.dialog_opens = later.map(|time| Instant::now() + time);
         self.draw();
         if self.kind == Kind::Gemini && !self.in_dialog {
             self.hook("SessionStart", json!({ "source": "startup" }));
@@ -372,6 +375,7 @@ impl Fake {
             self.dialog_opens = None;
             self.in_dialog = true;
             match self.kind {
+                _ if self.script.mode == "first-run" => {}
                 Kind::Codex => self
                     .hook("PermissionRequest", json!({ "tool_input": { "command": "touch x" } })),
                 Kind::Gemini => self.hook(

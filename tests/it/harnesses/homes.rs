@@ -103,6 +103,42 @@ fn what_an_agent_would_ask_in_a_fresh_home_is_told_with_its_remedy() {
     assert!(!told.contains("would begin"), "{told}");
 }
 
+#[test]
+fn that_codex_would_ask_how_to_sign_in_is_told_until_something_settles_it() {
+    for (file, text) in [
+        (".codex/auth.json", "{\"auth_mode\": \"apikey\"}"),
+        (".codex/config.toml", "# Ours.\nmodel_provider = \"mine\"\n"),
+    ] {
+        let rig = Rig::new(Row { harness: "codex", runner: "tmux" }, "");
+        let path = rig.world.home.join(file);
+        let told = || rig.world.run(&["doctor", "--only", "agent.first-run"]).1;
+        let asks = "codex would begin by asking how to sign in";
+        assert!(told().contains(asks), "{}", told());
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // What only looks like it is none.
+        std::fs::write(&path, "[model_providers.mine]\nmodel_provider_x = 1\n").unwrap();
+        assert!(told().contains(asks), "{}", told());
+        std::fs::write(&path, text).unwrap();
+        assert!(!told().contains(asks), "{file}: {}", told());
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_typed_into_an_input_that_a_question_takes_the_place_of() {
+    let mut rig = Rig::new(Row { harness: "codex", runner: "tmux" }, "");
+    rig.script(json!({ "mode": "first-run", "dialogAfterMs": 1500 }));
+    rig.world.start().await;
+    label(&rig.world, "d-1").await;
+    eventually("it is told", async || {
+        let (_, out, _) = rig.world.run(&["events", "d-1", "--json"]);
+        (out.contains("agent-asks") && out.contains("first run: sign in with")).then_some(())
+    })
+    .await;
+    let (_, out, _) = rig.world.run(&["sessions", "list"]);
+    assert!(out.contains("asks: first run: sign in"), "{out}");
+    assert!(rig.notes().is_empty(), "{:?}", rig.notes());
+}
+
 #[tokio::test]
 async fn a_question_of_a_first_run_is_told_with_the_screen_and_not_answered() {
     let mut rig = Rig::new(Row { harness: "gemini", runner: "tmux" }, "");

@@ -43,7 +43,14 @@ fn at_paths(own: &DeclaredHarness) -> Option<Fault> {
     let first_run = own.first_run.iter().enumerate().map(|(at, question)| {
         (vec![key("firstRun"), Step::Index(at), key("file")], &question.file)
     });
-    let (path, file) = files.chain(first_run).find(|(_, file)| !is_below_home(file))?;
+    let settled_by = own.first_run.iter().enumerate().flat_map(|(at, question)| {
+        let place = move |file: &String| {
+            vec![key("firstRun"), Step::Index(at), key("settledBy"), key(file)]
+        };
+        question.settled_by.keys().map(move |file| (place(file), file))
+    });
+    let (path, file) =
+        files.chain(first_run).chain(settled_by).find(|(_, file)| !is_below_home(file))?;
     let what = format!("`{}` is not below the home", shown(file));
     Some(new(path, what, "write it as `~/…`, without `..`: no other file is touched"))
 }

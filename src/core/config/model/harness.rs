@@ -204,6 +204,8 @@ pub struct FirstRun {
     pub asks: String,
     /// The file that holds the answer.
     pub file: String,
+    /// Other files, each with what begins a line of it that makes it ask nothing.
+    pub settled_by: BTreeMap<String, Vec<String>>,
     /// What the file holds then.
     pub holds: Vec<Sign>,
     /// What `doctor --fix` may add to the file, as JSON; `{cwd}` is the directory that
@@ -306,6 +308,9 @@ pub struct ScreenSigns {
     /// Whether an empty input says that it is ready: its first signal comes only
     /// with its first prompt.
     pub says_ready: bool,
+    /// Rows below an empty input that it draws before it is up: while nothing else
+    /// stands there, it is not ready.
+    pub loading: Vec<String>,
 }
 
 /// `harnesses.<name>.typing`: how a prompt is typed into it.

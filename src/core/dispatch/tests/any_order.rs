@@ -34,6 +34,8 @@ fn answer(command: &Command, roll: u8) -> Option<Input> {
             };
             Some(Input::Delivered(slug.clone(), ended))
         }
+        // Those whose agents are there are counted by the examples.
+        Command::Look(slug) => Some(Input::Looked(slug.clone(), false)),
         Command::Close(slug) => Some(Input::Closed(slug.clone(), Ok(()))),
         Command::AwaitRelease(slug) | Command::Pause(slug, _) => Some(Input::Woke(slug.clone())),
         Command::Gather(slug, delivery, _) => Some(Input::Gathered(slug.clone(), delivery.clone())),

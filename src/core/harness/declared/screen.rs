@@ -49,6 +49,18 @@ pub(in crate::core::harness) fn read(signs: &ScreenSigns, screen: &Screen<'_>) -
     }
 }
 
+/// Whether below the input stands only what does so before the agent is up.
+pub(in crate::core::harness) fn is_loading(signs: &ScreenSigns, screen: &Screen<'_>) -> bool {
+    let rows: Vec<Row> = screen.rows();
+    let found = signs.prompt.as_deref().and_then(|sign| Input::find(sign, &rows, screen));
+    let Some(input) = found.filter(|_| !signs.loading.is_empty()) else { return false };
+    let mut below = rows[input.last + 1..].iter().filter(|row| !is_blank(row));
+    below.all(|row| {
+        let text = text_of(row).trim().to_lowercase();
+        signs.loading.iter().any(|sign| sign.to_lowercase() == text)
+    })
+}
+
 /// What has the keys when no input is found.
 fn without_input(signs: &ScreenSigns, texts: &str, rows: &[Row], title: &str) -> Activity {
     if let Some(text) = signs.first_run.iter().find(|text| texts.contains(&text.to_lowercase())) {
@@ -327,6 +339,23 @@ mod tests {
             let what = format!("first run: {asks}");
             assert_eq!(reading.activity, Activity::Dialog { what }, "{harness}");
             assert!(!reading.is_ready());
+        }
+    }
+
+    /// As Codex 0.171.0 draws it for a moment before it asks how to sign in, and
+    /// 0.156.0, which has nothing below.
+    #[test]
+    fn an_input_of_an_agent_that_is_not_up_yet_is_known_by_what_stands_below() {
+        let signs = &shipped()[&"codex".parse().unwrap()].screen;
+        for (below, loads) in [
+            ("", true),
+            ("  ? for shortcuts", true),
+            ("  mock-model default · /tmp/work\n  ← for agents · ? for shortcuts", false),
+        ] {
+            let text = format!("  >_ OpenAI Codex\n\n› Ask Codex to do anything\n\n{below}\n");
+            let screen = Screen { text: &text, cursor: (2, 2), columns: 120, title: "" };
+            assert!(read(signs, &screen).is_ready());
+            assert_eq!(is_loading(signs, &screen), loads, "{below}");
         }
     }
 

@@ -193,7 +193,7 @@ impl TmuxRunner {
         let deadline = tokio::time::Instant::now() + limit;
         let mut signals = live.signals.lock().await;
         let mut told = self.news(slug);
-        let mut asks_since = None;
+        let (mut asks_since, mut looks_ready) = (None, 0);
         loop {
             if let Err(error) = signals.refresh() {
                 tracing::warn!(%slug, %error, "could not read the spool");
@@ -204,9 +204,13 @@ impl TmuxRunner {
                 Err(error) => return Err(NotReady::Failed(tmux_failure(&error))),
             };
             let reading = look.as_ref().ok().map(|look| read(&live.harness, look));
+            let loads = look.as_ref().is_ok_and(|look| live.harness.is_loading(&screen_of(look)));
             let shows_ready = live.harness.profile().ready_by_screen
-                && reading.as_ref().is_some_and(Reading::is_ready);
-            if signals.is_ready_since(began) || shows_ready {
+                && reading.as_ref().is_some_and(Reading::is_ready)
+                && !loads;
+            // Twice: one look may be of a screen that is being drawn.
+            looks_ready = if shows_ready { looks_ready + 1 } else { 0 };
+            if signals.is_ready_since(began) || looks_ready > 1 {
                 self.note(slug, |record| record.be(SessionStatus::Active));
                 return Ok(None);
             }
@@ -277,10 +281,10 @@ fn not_started(fault: AgentFault) -> NotReady {
 }
 
 fn read(harness: &Harness, look: &Look) -> Reading {
-    harness.read_screen(&Screen {
-        text: &look.screen,
-        cursor: look.cursor,
-        columns: look.columns,
-        title: &look.title,
-    })
+    harness.read_screen(&screen_of(look))
+}
+
+fn screen_of(look: &Look) -> Screen<'_> {
+    let Look { screen: text, cursor, columns, title, .. } = look;
+    Screen { text, cursor: *cursor, columns: *columns, title }
 }
