@@ -21,6 +21,9 @@ pub(super) struct Args {
     /// Answer `{}`, for a harness that wants an answer
     #[arg(long)]
     json: bool,
+    /// What another version of this program may have been called with
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    others: Vec<std::ffi::OsString>,
 }
 
 /// Runs the command.

@@ -288,6 +288,12 @@ pub trait HarnessAdapter {
     /// was taken.
     fn transcript_has(&self, transcript_line: &str, marker: &Marker) -> bool;
 
+    /// Whether such a line says that the prompt waits in the agent's own queue, which
+    /// is lost when the agent ends before it takes it up.
+    fn transcript_queues(&self, _transcript_line: &str, _marker: &Marker) -> bool {
+        false
+    }
+
     /// Where its process with this number says what it does; nothing where it does
     /// not.
     fn status_file(&self, _home: &Path, _pid: u32) -> Option<PathBuf> {

@@ -388,6 +388,11 @@ impl Injection {
             self.stage = Stage::Submitted { at: seen.elapsed };
             return Action::Look(LOOK);
         }
+        // However long the turn is: the agent takes it up, or ends and has lost it.
+        if seen.queued {
+            self.stage = Stage::Taken { since: seen.elapsed };
+            return Action::Look(LOOK_HELD);
+        }
         if seen.elapsed.saturating_sub(since) >= self.pace.ack_timeout {
             return self.finish(Outcome::Unproven, seen);
         }

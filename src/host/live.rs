@@ -22,6 +22,9 @@ use crate::state::drive::Drive;
 use crate::state::paths::StatePaths;
 use crate::state::turns::Turns;
 
+/// What a question begins with that an agent asks before it is ready.
+const FIRST_RUN: &str = "first run: ";
+
 /// How long a program may take to draw its screen.
 const DRAWS_WITHIN: Duration = Duration::from_millis(100);
 /// How many sessions are looked at side by side.
@@ -165,8 +168,8 @@ async fn state_of(
             let is_first = record.status == SessionStatus::Starting || record.blocked.is_some();
             match (reading.activity, reading.input) {
                 (Activity::Busy, _) => "busy",
-                (Activity::Dialog { what }, _) if is_first && !what.starts_with("first run: ") => {
-                    asks = Some(format!("first run: {}", visible(&what)));
+                (Activity::Dialog { what }, _) if is_first => {
+                    asks = Some(first_run(Some(&what)));
                     "blocked"
                 }
                 (Activity::Dialog { what }, _) => {
@@ -185,7 +188,7 @@ async fn state_of(
                 }
                 (Activity::Idle, InputBox::Empty) => "idle",
                 (Activity::Unknown, _) if record.blocked.is_some() => {
-                    asks = Some("first run: it did not say that it is ready".to_owned());
+                    asks = Some(first_run(None));
                     "blocked"
                 }
                 (Activity::Unknown, _) if record.status == SessionStatus::Starting => "starting",
@@ -196,4 +199,10 @@ async fn state_of(
         }
     };
     Some(Seen { state: word.to_owned(), asks, clients: pane.clients, screen: Some(look.screen) })
+}
+
+/// What an agent asks that has not said yet that it is ready.
+pub(super) fn first_run(what: Option<&str>) -> String {
+    let what = what.map_or_else(|| "it did not say that it is ready".to_owned(), visible);
+    if what.starts_with(FIRST_RUN) { what } else { format!("{FIRST_RUN}{what}") }
 }

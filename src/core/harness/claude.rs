@@ -131,10 +131,9 @@ impl HarnessAdapter for Claude {
         status::read(raw, pid, conversation)
     }
 
-    /// A user record, a prompt that was put into the queue, or one that a
-    /// running turn took up. What a tool printed, what a sub-agent was asked and
-    /// what the model said is no proof: our text can stand there without having
-    /// been taken.
+    /// A user record, or a prompt that a running turn took up. What a tool printed,
+    /// what a sub-agent was asked and what the model said is no proof: our text can
+    /// stand there without having been taken. Nor is one that was put into the queue.
     fn transcript_has(&self, transcript_line: &str, marker: &Marker) -> bool {
         if !transcript_line.contains(marker.as_str()) {
             return false;
@@ -147,8 +146,6 @@ impl HarnessAdapter for Claude {
             false
         } else if is("type", "user") {
             has(record.pointer("/message/content"))
-        } else if is("type", "queue-operation") {
-            is("operation", "enqueue") && has(record.get("content"))
         } else if is("type", "attachment") {
             record.pointer("/attachment/type").and_then(Value::as_str) == Some("queued_command")
                 && has(record.pointer("/attachment/prompt"))
@@ -156,6 +153,19 @@ impl HarnessAdapter for Claude {
             false
         }
     }
+
+    fn transcript_queues(&self, transcript_line: &str, marker: &Marker) -> bool {
+        transcript_line.contains(marker.as_str()) && queues(transcript_line, marker)
+    }
+}
+
+/// Whether a record of the transcript says that a prompt was put into the queue.
+fn queues(transcript_line: &str, marker: &Marker) -> bool {
+    let Ok(record) = serde_json::from_str::<Value>(transcript_line) else { return false };
+    let is = |key: &str, value: &str| record.get(key).and_then(Value::as_str) == Some(value);
+    is("type", "queue-operation")
+        && is("operation", "enqueue")
+        && record.get("content").is_some_and(|prompt| prompt_has(prompt, marker))
 }
 
 /// Whether a prompt, as text or as blocks, has the marker in a text of its own.
@@ -242,7 +252,7 @@ mod tests {
                 json!({"type": "user", "message": {"content": [{"type": "text", "text": text}]}}),
                 true,
             ),
-            (json!({"type": "queue-operation", "operation": "enqueue", "content": text}), true),
+            (json!({"type": "queue-operation", "operation": "enqueue", "content": text}), false),
             (json!({"type": "queue-operation", "operation": "remove", "content": text}), false),
             (
                 json!({"type": "attachment",
@@ -265,5 +275,10 @@ mod tests {
             assert_eq!(Claude.transcript_has(&record.to_string(), &marker), proof, "{record}");
         }
         assert!(!Claude.transcript_has(&format!("{{\"type\":\"user\" {marker}"), &marker));
+        for (operation, is_queued) in [("enqueue", true), ("remove", false), ("dequeue", false)] {
+            let record =
+                json!({"type": "queue-operation", "operation": operation, "content": text});
+            assert_eq!(Claude.transcript_queues(&record.to_string(), &marker), is_queued);
+        }
     }
 }

@@ -16,6 +16,9 @@ pub struct Observation {
     pub input: Input,
     /// Whether the agent's own record holds this delivery's marker.
     pub accepted: bool,
+    /// Whether the agent holds it back until it takes it up in its turn or after it:
+    /// no proof, for an agent that ends before that forgets it.
+    pub queued: bool,
     /// Whether a person pressed a key a moment ago.
     pub typing: bool,
     /// Whether a draft was put aside and has not come back yet.

@@ -10,6 +10,7 @@ fn idle(input: Input, ms: u64) -> Observation {
         agent: Agent::Idle,
         input,
         accepted: false,
+        queued: false,
         typing: false,
         stashed: false,
         removable: true,
@@ -21,6 +22,23 @@ fn idle(input: Input, ms: u64) -> Observation {
 
 fn begin() -> Injection {
     Injection::new(Pace::default(), Progress::None)
+}
+
+#[test]
+fn what_the_agent_holds_back_is_waited_for_until_it_is_taken_or_the_agent_is_gone() {
+    let mut injection = begin();
+    assert_eq!(injection.next(&idle(Input::Empty, 0)), Action::Paste);
+    assert_eq!(injection.next(&idle(Input::Ours, 20)), Action::Submit);
+    let held = |ms| Observation { queued: true, ..idle(Input::Empty, ms) };
+    assert_eq!(injection.next(&held(40)), Action::Look(LOOK));
+    for minute in 1..60 {
+        assert_eq!(injection.next(&held(minute * 60_000)), Action::Look(LOOK_HELD));
+    }
+    let mut lost = injection.clone();
+    let gone = Observation { pane: Pane::Dead, ..held(3_600_000) };
+    assert_eq!(lost.next(&gone), Action::Finish(Outcome::Gone));
+    let taken = Observation { accepted: true, ..held(3_600_000) };
+    assert_eq!(injection.next(&taken), Action::Finish(Outcome::Accepted));
 }
 
 #[test]
@@ -233,18 +251,26 @@ fn observation() -> impl Strategy<Value = Observation> {
     let flags = (
         prop::bool::weighted(0.02),
         prop::bool::weighted(0.1),
+        prop::bool::weighted(0.1),
         prop::bool::weighted(0.3),
         prop::bool::weighted(0.8),
         prop::bool::weighted(0.9),
         prop::bool::weighted(0.05),
     );
     (pane, agent, input, flags, 0..2_000_u64).prop_map(
-        |(pane, agent, input, (accepted, typing, stashed, removable, reads, called_off), ms)| {
+        |(
+            pane,
+            agent,
+            input,
+            (accepted, queued, typing, stashed, removable, reads, called_off),
+            ms,
+        )| {
             Observation {
                 pane,
                 agent,
                 input,
                 accepted,
+                queued,
                 typing,
                 stashed,
                 removable,

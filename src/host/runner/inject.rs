@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::base::checkpoint::Checkpoint;
 use crate::base::clock::Clock;
 use crate::base::failure::chain;
-use crate::base::ids::HarnessSessionId;
+use crate::base::ids::{HarnessSessionId, Marker};
 use crate::base::text::{cap, visible};
 use crate::core::dispatch::Delivered;
 use crate::core::harness::{AgentStatus, Harness};
@@ -75,7 +75,7 @@ struct Sight {
     look: Option<Look>,
 }
 
-impl Injector<'_> {
+impl<'a> Injector<'a> {
     /// Runs the injection to its end.
     pub(super) async fn run(mut self, progress: Progress, brakes: &Brakes) -> Delivered {
         let Brakes { call_off, give_way } = brakes;
@@ -285,6 +285,7 @@ impl Injector<'_> {
         let look = self.tmux.look(self.pane).await;
         // After the screen: a signal that is older than the screen is never missed.
         let accepted = self.has_taken();
+        let queued = self.signals.holds_back_any(&self.markers());
         let elapsed = began.elapsed();
         let look = match look {
             Ok(look) => look,
@@ -294,6 +295,7 @@ impl Injector<'_> {
                     agent: Agent::Unknown,
                     input: Input::Absent,
                     accepted,
+                    queued,
                     typing: false,
                     stashed: false,
                     removable: false,
@@ -342,6 +344,7 @@ impl Injector<'_> {
                 Activity::Unknown => Agent::Unknown,
             },
             accepted,
+            queued,
             elapsed,
         };
         Ok(Sight { seen, removal, look: Some(look) })
@@ -374,8 +377,12 @@ impl Injector<'_> {
         if let Err(error) = self.signals.refresh() {
             tracing::warn!(slug = %self.delivery.slug, %error, "could not read the spool");
         }
-        let markers: Vec<_> = self.told.each.iter().map(|delivery| &delivery.marker).collect();
+        let markers = self.markers();
         self.signals.has_taken_all(&markers)
+    }
+
+    fn markers(&self) -> Vec<&'a Marker> {
+        self.told.each.iter().map(|delivery| &delivery.marker).collect()
     }
 
     /// Puts a step down before it is done; without that it is not done.

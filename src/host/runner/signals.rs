@@ -31,6 +31,8 @@ pub struct SignalLog {
     turn_at: Option<Timestamp>,
     conversation: Option<HarnessSessionId>,
     taken: BTreeSet<String>,
+    /// What the agent holds back in its own queue, or held back.
+    queued: BTreeSet<String>,
     transcript: Option<Transcript>,
 }
 
@@ -54,6 +56,7 @@ impl SignalLog {
             turn_at: None,
             conversation: None,
             taken: BTreeSet::new(),
+            queued: BTreeSet::new(),
             transcript: None,
         }
     }
@@ -69,12 +72,19 @@ impl SignalLog {
                     self.follow(Source { conversation: Some(session_id), transcript });
                 }
                 Some(Signal::Accepted { prompt }) => {
+                    let is_ours = markers(&prompt).next().is_some();
+                    let all = markers(&prompt).map(str::to_owned);
+                    // In a turn it may be told as soon as it is in the agent's queue:
+                    // there the transcript alone says that it was taken up.
+                    if self.turn_at.is_some() && self.queues_in_turns() {
+                        self.queued.extend(all);
+                    } else {
+                        self.taken.extend(all);
+                    }
                     self.asks = None;
                     self.turn_at = Some(entry.at);
-                    let before = self.taken.len();
-                    self.taken.extend(markers(&prompt).map(str::to_owned));
                     // What we typed tells which conversation the agent is in.
-                    if self.taken.len() > before {
+                    if is_ours {
                         self.follow(self.harness.source_of(&entry.raw));
                     }
                 }
@@ -88,6 +98,11 @@ impl SignalLog {
             self.last = Some(entry.name);
         }
         Ok(())
+    }
+
+    /// Whether it has a queue of its own and a transcript that tells of it.
+    fn queues_in_turns(&self) -> bool {
+        matches!(self.harness, Harness::Claude(_)) && self.transcript.is_some()
     }
 
     /// The agent is in this conversation now.
@@ -170,10 +185,20 @@ impl SignalLog {
             for marker in &missing {
                 if harness.transcript_has(line, marker) {
                     self.taken.insert(marker.as_str().to_owned());
+                } else if harness.transcript_queues(line, marker) {
+                    self.queued.insert(marker.as_str().to_owned());
                 }
             }
         }
         markers.iter().all(|marker| self.taken.contains(marker.as_str()))
+    }
+
+    /// Whether the agent holds any of these back: it is in its queue, and not taken.
+    pub fn holds_back_any(&self, markers: &[&Marker]) -> bool {
+        let is_held = |marker: &&Marker| {
+            self.queued.contains(marker.as_str()) && !self.taken.contains(marker.as_str())
+        };
+        markers.iter().any(is_held)
     }
 
     /// Starts the search of the transcript over, for another marker.

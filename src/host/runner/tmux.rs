@@ -280,6 +280,11 @@ impl TmuxRunner {
         match &result {
             Delivered::Ended(Outcome::Accepted) => {
                 self.note_accepted(slug, &batch.deliveries, &signals, &live.harness);
+                // Whatever its screen showed at its start: it takes words now.
+                let mut all = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(live) = all.get_mut(slug) {
+                    live.unready = None;
+                }
             }
             Delivered::Ended(Outcome::Gone) => {
                 let said = self.last_words(&live.pane).await;

@@ -78,6 +78,9 @@ fn saw(seen: &Observation) -> String {
     if !seen.reads {
         words.push("does not read its keys");
     }
+    if seen.queued && !seen.accepted {
+        words.push("the agent holds it back");
+    }
     if seen.accepted {
         words.push("the agent has it");
     }

@@ -153,3 +153,30 @@ async fn a_tmux_that_answers_after_ten_seconds_holds_one_session_with_the_reason
     stage.world.reaches("e-1", "delivered").await;
     assert_eq!(times(&stage, "e-1"), 1);
 }
+
+#[tokio::test]
+async fn what_the_agent_held_back_when_it_died_is_told_to_the_next_one_once() {
+    let mut stage = Stage::new(&json!({ "turnMs": 60_000 }));
+    stage.start().await;
+    let labeled = payload::labeled("o/r", 1, "alice");
+    assert_eq!(stage.world.post("start", "issues", &labeled).await, 202);
+    stage.world.reaches("start", "delivered").await;
+    let text = "the-loop now: word of held.";
+    let held = payload::comment("o/r", 1, "alice", text);
+    assert_eq!(stage.world.post("held", "issue_comment", &held).await, 202);
+    eventually("the agent holds it back", async || (times(&stage, "held") == 1).then_some(()))
+        .await;
+    // Its transcript says that it is in the queue, and its hook tells of it.
+    eventually("that is known", async || {
+        let (_, trace, _) = stage.world.run(&["sessions", "show", "1", "--trace"]);
+        trace.contains("the agent holds it back").then_some(())
+    })
+    .await;
+    stands(&stage, "held", "injecting", "submitted").await;
+    signal(&of_the_first(&stage.world, "#{pane_pid}"), Signal::KILL);
+    stage.world.reaches("held", "delivered").await;
+    // The killed agent had taken up nothing; the next one has it.
+    assert_eq!(times(&stage, "held"), 2);
+    let (_, out, _) = stage.world.run(&["events", "held"]);
+    assert_eq!(out.matches(" pasted").count(), 2, "{out}");
+}

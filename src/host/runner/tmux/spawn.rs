@@ -19,6 +19,7 @@ use crate::core::inject::screen::{Activity, Reading, Screen};
 use crate::core::outcome::{Reason, State};
 use crate::core::session::{SessionRecord, SessionStatus};
 use crate::host::agents::{AgentFault, Form};
+use crate::host::live::first_run;
 use crate::host::tmux::{Look, NewSession, Pane, PaneState, TmuxError};
 
 use super::super::failure;
@@ -35,6 +36,14 @@ const ASKS_FOR: Duration = Duration::from_secs(2);
 const SCREEN_LINES: usize = 40;
 /// How many of an agent's last lines are kept when it failed.
 const LAST_LINES: usize = 15;
+
+/// An agent that runs and has not said that it is ready.
+struct Unready {
+    /// What it shows.
+    screen: String,
+    /// What it asks, for people.
+    asks: String,
+}
 
 /// Why an agent did not get ready.
 enum NotReady {
@@ -128,11 +137,11 @@ impl TmuxRunner {
         Checkpoint::Spawn.reached();
         let of = (harness.clone(), &record.harness_session_id);
         let mut live = self.live_session(slug, of, pane, true);
-        live.unready = self.wait_until_ready(slug, &live, began).await?;
-        if let Some(screen) = live.unready.clone() {
+        if let Some(unready) = self.wait_until_ready(slug, &live, began).await? {
             tracing::warn!(%slug, "the agent did not say that it is ready");
-            self.note(slug, |record| record.blocked = Some(screen));
-            self.tell(slug, "first run: it did not say that it is ready");
+            live.unready = Some(unready.screen.clone());
+            self.note(slug, |record| record.blocked = Some(unready.screen));
+            self.tell(slug, &unready.asks);
         }
         self.live
             .lock()
@@ -187,7 +196,7 @@ impl TmuxRunner {
         slug: &Slug,
         live: &Live,
         began: Timestamp,
-    ) -> Result<Option<String>, NotReady> {
+    ) -> Result<Option<Unready>, NotReady> {
         let seconds = self.parts.config.get().routing.tmux.ready_timeout_seconds;
         let limit = Duration::from_secs(seconds.into());
         let deadline = tokio::time::Instant::now() + limit;
@@ -223,12 +232,15 @@ impl TmuxRunner {
                 return Err(NotReady::Ended { how, said });
             }
             let now = tokio::time::Instant::now();
-            let asks =
-                reading.is_some_and(|reading| matches!(reading.activity, Activity::Dialog { .. }));
-            asks_since = asks.then(|| asks_since.unwrap_or(now));
+            let asks = match reading.map(|reading| reading.activity) {
+                Some(Activity::Dialog { what }) => Some(what),
+                _ => None,
+            };
+            asks_since = asks.is_some().then(|| asks_since.unwrap_or(now));
             let is_asked = asks_since.is_some_and(|since| now - since >= ASKS_FOR);
             if is_asked || now >= deadline {
-                return Ok(Some(self.screen_text(&live.pane).await));
+                let screen = self.screen_text(&live.pane).await;
+                return Ok(Some(Unready { screen, asks: first_run(asks.as_deref()) }));
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_STARTING) => {}
