@@ -552,6 +552,11 @@ fn the_hook_never_fails_the_agent() {
         assert_eq!(output.status.code(), Some(0), "{dir:?}");
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
     }
+    // What another version of this program wrote down as its command line.
+    for others in [&["extra"][..], &["--nonsense"], &["--json", "--more=x", "--", "y"]] {
+        let output = Command::new(SELF).arg("hook").args(others).env_clear().output().unwrap();
+        assert!(output.status.code() == Some(0) && output.stderr.is_empty(), "{output:?}");
+    }
     let names: Vec<_> = spool::read_after(&spool, None)
         .unwrap()
         .into_iter()

@@ -82,12 +82,19 @@ async fn what_waits_for_the_turns_end_is_told_together_and_what_is_urgent_before
 }
 
 #[tokio::test]
-async fn with_deliver_when_now_nothing_waits_for_the_turns_end() {
-    let mut world = world(&json!({ "turnMs": 60_000 }), "    deliverWhen: now\n");
+async fn with_deliver_when_now_nothing_waits_at_our_gate_for_the_turns_end() {
+    let mut world = world(&json!({ "turnMs": 4000 }), "    deliverWhen: now\n");
     world.start().await;
     label(&world).await;
+    says(&world, "a", "word-a.").await;
+    eventually("the agent holds it back", async || {
+        prompts(&world).iter().any(|prompt| prompt.contains("word-a.")).then_some(())
+    })
+    .await;
+    // Until its turn takes it up it is not delivered: an agent that ends has lost it.
+    waits(&world, "a", "submitted").await;
+    says(&world, "b", "word-b.").await;
     for id in ["a", "b"] {
-        says(&world, id, "more.").await;
         world.reaches(id, "delivered").await;
     }
 }
@@ -164,7 +171,7 @@ fn show(world: &World) -> Value {
 
 #[tokio::test]
 async fn a_person_lets_in_what_waits_and_is_told_what_holds_it_still() {
-    let mut world = world(&json!({ "turnMs": 60_000 }), "");
+    let mut world = world(&json!({ "turnMs": 4000 }), "");
     world.start().await;
     let (code, _, err) = world.run(&["sessions", "release", "1"]);
     assert_eq!((code, err.contains("there is no session for `1`")), (1, true), "{err}");
@@ -177,7 +184,9 @@ async fn a_person_lets_in_what_waits_and_is_told_what_holds_it_still() {
     waits(&world, "a", "agent-busy").await;
     let (code, _, err) = world.run(&["sessions", "release", "1"]);
     assert_eq!((code, err.as_str()), (0, "2 events let in\n"));
-    assert_eq!((state(&world, "a"), state(&world, "b")), ("delivered".into(), "delivered".into()));
+    for id in ["a", "b"] {
+        world.reaches(id, "delivered").await;
+    }
     // Over the input box nothing is typed, whoever lets it in.
     world.tmux.run(&["copy-mode", "-t", "=loop/o+r+1:"]);
     says(&world, "c", "word-c.").await;

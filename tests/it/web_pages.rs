@@ -270,7 +270,7 @@ async fn both_pages_come_back_by_themselves_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_ended_says_how_and_shows_what_was() {
-    let Some((world, browser)) = world(&json!({})).await else { return };
+    let Some((world, browser)) = world(&json!({ "inline": true })).await else { return };
     session(&world, 1).await;
     browser.open(&at(&world, "s/o+r+1/")).await;
     browser.shows(SCREEN, "? for shortcuts").await;

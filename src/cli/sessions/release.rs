@@ -64,7 +64,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         let deadline = Instant::now() + ARRIVES_WITHIN;
         loop {
             let mut left = waiting(&inbox, &slug).map_err(unreadable)?;
-            left.retain(|id, _| before.contains_key(id));
+            // What was submitted is in, be it in the agent's own queue.
+            left.retain(|id, why| before.contains_key(id) && *why != Reason::Submitted);
             if left.is_empty() || Instant::now() >= deadline {
                 return Ok(left);
             }
@@ -76,7 +77,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         context.printer.note(&format!("{} let in", count(arrived, "event")));
     }
     let Some(reason) = left.values().next() else { return Ok(ExitCode::SUCCESS) };
-    let said = format!("{} still waits: {}", count(left.len(), "event"), reason.explain());
+    let verb = if left.len() == 1 { "waits" } else { "wait" };
+    let said = format!("{} still {verb}: {}", count(left.len(), "event"), reason.explain());
     Err(Failure::new(Kind::Refused, visible(&said))
         .hint(format!("`the-loop sessions attach '{short}'` shows what is in the way")))
 }

@@ -216,7 +216,9 @@ impl Fake {
         if self.script.mode != Mode::Canonical {
             print("\x1b[?2004h");
         }
-        print("\x1b[?1049h");
+        if !self.script.inline {
+            print("\x1b[?1049h");
+        }
         let draft = self.script.draft.iter().flat_map(|text| text.chars()).map(Ok).collect();
         self.put(draft);
         if self.script.mode == Mode::NeverReady {

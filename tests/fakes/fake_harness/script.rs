@@ -30,6 +30,8 @@ pub(crate) struct Script {
     pub(crate) enter_alone: bool,
     /// The box knows vi's normal mode.
     pub(crate) vim: bool,
+    /// It draws on the usual screen, as the real one does, whose lines stay.
+    pub(crate) inline: bool,
     /// So many milliseconds into each turn the agent ends; at so many pastes a shell
     /// takes its place.
     pub(crate) exit_in_turn_ms: Option<u64>,
