@@ -61,7 +61,8 @@ impl HarnessAdapter for Demo {
     fn profile(&self) -> DeliverProfile {
         DeliverProfile {
             submit: SubmitKey::Enter,
-            submit_gap: Duration::from_millis(20),
+            // It takes its keys one after the other, and needs none of it.
+            submit_gap: Duration::from_millis(10),
             submit_retries: 3,
             retry_gap: Duration::from_millis(300),
             ack_timeout: Duration::from_secs(3),

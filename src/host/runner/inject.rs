@@ -36,8 +36,8 @@ const HOLD_AFTER_KEY: i64 = 3;
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a signal that was on its way when the agent ended may take.
 const LATE_SIGNAL: Duration = Duration::from_millis(300);
-/// How long after something was typed it is looked again.
-const TYPED: Duration = Duration::from_millis(5);
+/// How long after something was typed it is looked again. A look takes as long again.
+const TYPED: Duration = Duration::from_millis(2);
 /// How long after a key that tmux refused it is looked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(15);
 
