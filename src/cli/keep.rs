@@ -6,7 +6,7 @@ use super::Context;
 use crate::base::failure::Failure;
 use crate::host::keeper;
 
-/// Run a program until standard input ends
+/// Run a program until the receiver ends
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {}
 

@@ -1,11 +1,14 @@
-//! Programs that never run longer than this process: between the two stands a
-//! keeper, this program again, that holds one end of a pipe. When the other end is
-//! closed, by whatever death, the keeper ends the program and itself.
+//! Programs that never run longer than this process: beside each stands a keeper,
+//! this program again, that holds one end of a socket. When the other end is closed,
+//! by whatever death, the keeper ends the program and itself. What the program reads
+//! and writes goes past the keeper: a key has one process less on its way.
 //!
 //! Called by `host::ttyd` and by the web terminal. A signal at the parent's end
 //! would be shorter, and is Linux's alone.
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -65,12 +69,12 @@ pub struct Kept {
     stdout: Option<ChildStdout>,
 }
 
-/// The standard input of a program that is kept and has no log: whole lines.
+/// The standard input of a program that is kept and has no log.
 #[derive(Debug, Clone)]
 pub struct KeptStdin(Arc<Mutex<Option<ChildStdin>>>);
 
 impl KeptStdin {
-    /// Writes lines, each with its end. They are passed on by the keeper.
+    /// Writes lines, each with its end.
     pub async fn say(&self, lines: &[u8]) -> io::Result<()> {
         match &mut *self.0.lock().await {
             Some(pipe) => pipe.write_all(lines).await,
@@ -90,21 +94,26 @@ impl Kept {
         let mut line =
             serde_json::to_vec(order).map_err(|error| StartError::Order(error.into()))?;
         line.push(b'\n');
-        let stdout = if order.log.is_none() { Stdio::piped() } else { Stdio::null() };
+        let (life, theirs) = StdStream::pair().map_err(StartError::Order)?;
+        life.set_nonblocking(true).map_err(StartError::Order)?;
+        let mut life = UnixStream::from_std(life).map_err(StartError::Order)?;
+        let (stdin, stdout) = match order.log {
+            Some(_) => (Stdio::null(), Stdio::null()),
+            None => (Stdio::piped(), Stdio::piped()),
+        };
         let keeper = program.invocation().arg("keep").cwd("/");
-        let mut child = keeper.start(Stdio::piped(), stdout, Stdio::null())?;
+        let mut child = keeper.start(stdin, stdout, Stdio::from(OwnedFd::from(theirs)))?;
         let (gone, drop) = (CancellationToken::new(), CancellationToken::new());
         let stdout = child.stdout.take();
         let stdin = KeptStdin(Arc::new(Mutex::new(child.stdin.take())));
-        let told = stdin.say(&line).await;
-        let this = Self { gone: gone.clone(), drop: drop.clone(), stdin: stdin.clone(), stdout };
+        let told = life.write_all(&line).await;
+        let this = Self { gone: gone.clone(), drop: drop.clone(), stdin, stdout };
         tasks.spawn(async move {
             tokio::select! {
                 _ = child.wait() => {}
                 () = drop.cancelled() => {
                     let ends = async {
-                        let _ = stdin.say(BYE).await;
-                        stdin.0.lock().await.take();
+                        let _ = life.write_all(BYE).await;
                         child.wait().await
                     };
                     if tokio::time::timeout(ENDS_WITHIN, ends).await.is_err() {

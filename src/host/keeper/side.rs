@@ -7,11 +7,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use fs_err as fs;
+use rustix::fs::FileType;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{
-    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
-};
-use tokio::net::unix::pipe;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::net::UnixStream;
 
 use super::{BYE, Order};
 use crate::base::files::make_private;
@@ -19,8 +18,6 @@ use crate::base::process::ExecError;
 
 /// How long the program may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long it may take until it has read a line.
-const READS_WITHIN: Duration = Duration::from_secs(5);
 /// How long the farewell may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a line with an order may be.
@@ -31,26 +28,28 @@ const MAX_LOG: u64 = 128 << 10;
 /// Why a keeper kept nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
-    /// Its standard input held no order.
-    #[error("no order came on standard input")]
+    /// Its standard error held no order.
+    #[error("no order came on standard error")]
     NoOrder(#[source] io::Error),
     /// The log cannot be written.
     #[error("could not open its log")]
     Log(#[source] io::Error),
+    /// Standard input and output were not let go.
+    #[error("could not let go of the program's pipes")]
+    Pipes(#[source] io::Error),
     /// the program was not started.
     #[error("the program was not started")]
     Start(#[from] ExecError),
 }
 
-/// Takes an order from standard input, runs the program of it, passes on what comes
-/// after it line by line, and ends when the program ends or standard input does,
-/// whichever is first.
+/// Takes an order from the socket that is its standard error, runs the program of it
+/// on its own standard input and output, and ends when the program ends or the other
+/// end of the socket does, whichever is first.
 pub async fn keep() -> Result<(), KeepError> {
-    let input = rustix::io::dup(io::stdin()).map_err(|error| KeepError::NoOrder(error.into()))?;
-    let input = pipe::Receiver::from_owned_fd(input).map_err(KeepError::NoOrder)?;
-    let mut input = BufReader::new(input);
+    let mut line_of_life = BufReader::new(line_of_life().map_err(KeepError::NoOrder)?);
     let mut line = Vec::new();
-    (&mut input).take(MAX_ORDER).read_until(b'\n', &mut line).await.map_err(KeepError::NoOrder)?;
+    let order = (&mut line_of_life).take(MAX_ORDER).read_until(b'\n', &mut line).await;
+    order.map_err(KeepError::NoOrder)?;
     let order: Order =
         serde_json::from_slice(&line).map_err(|error| KeepError::NoOrder(error.into()))?;
     let Order { command, log, socket, farewell } = order;
@@ -59,37 +58,30 @@ pub async fn keep() -> Result<(), KeepError> {
         Some(_) => (Stdio::piped(), Stdio::piped()),
         None => (Stdio::inherit(), Stdio::null()),
     };
-    let mut child = command.start(Stdio::piped(), out, err)?;
+    let mut child = command.start(Stdio::inherit(), out, err)?;
+    // The end of the program is then the end of its pipes.
+    forget_pipes().map_err(KeepError::Pipes)?;
     let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let (said, complained) = (child.stdout.take(), child.stderr.take());
-    // The end of it is the end for some.
-    let mut stdin = child.stdin.take();
     let end = async move {
-        loop {
-            let mut line = Vec::new();
-            match input.read_until(b'\n', &mut line).await {
-                Ok(0) | Err(_) => return false,
-                Ok(_) if line == BYE => return true,
-                Ok(_) => {}
-            }
-            // One that does not read must not keep us from seeing the end.
-            let passed = async { stdin.as_mut()?.write_all(&line).await.ok() };
-            if !matches!(tokio::time::timeout(READS_WITHIN, passed).await, Ok(Some(()))) {
-                stdin = None;
-            }
-        }
+        let mut line = Vec::new();
+        line_of_life.read_until(b'\n', &mut line).await.is_ok() && line == BYE
     };
     let work = async {
+        // With the receiver the pipe ends that the program reads: it may be the first
+        // to see it, and what it left behind is there all the same.
         let is_bidden = tokio::select! {
-            _ = child.wait() => return,
-            is_bidden = end => is_bidden,
+            is_bidden = end => {
+                if let Some(pid) = pid {
+                    let _ = kill_process(pid, Signal::TERM);
+                }
+                if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
+                    let _ = child.kill().await;
+                }
+                is_bidden
+            }
+            _ = child.wait() => false,
         };
-        if let Some(pid) = pid {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
-            let _ = child.kill().await;
-        }
         if !is_bidden && let Some(farewell) = farewell {
             let (no, none, nothing) = (Stdio::null(), Stdio::null(), Stdio::null());
             if let Ok(mut child) = farewell.start(no, none, nothing) {
@@ -111,6 +103,24 @@ pub async fn keep() -> Result<(), KeepError> {
     if let Some(socket) = socket {
         let _ = fs::remove_file(socket);
     }
+    Ok(())
+}
+
+fn line_of_life() -> io::Result<UnixStream> {
+    let given = rustix::io::dup(io::stderr())?;
+    if !FileType::from_raw_mode(rustix::fs::fstat(&given)?.st_mode).is_socket() {
+        return Err(io::Error::other("it is no socket"));
+    }
+    let socket = std::os::unix::net::UnixStream::from(given);
+    socket.set_nonblocking(true)?;
+    UnixStream::from_std(socket)
+}
+
+/// Lets go of standard input and output, which are the program's.
+fn forget_pipes() -> io::Result<()> {
+    let nothing = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
     Ok(())
 }
 
