@@ -23,7 +23,8 @@ mod support;
 #[path = "../tests/it/web_client.rs"]
 mod web_client;
 
-const KEYS: usize = 50;
+/// With the four that mark a round they are half a line.
+const KEYS: usize = 46;
 const ROUNDS: usize = 40;
 const FLOODS: usize = 5;
 const LINES: &str = "200000";
@@ -46,25 +47,22 @@ async fn measure() {
     web.session("o/r#2", &script).await;
     let mut direct = Direct::start(&web, "loop/o+r+1");
     let mut bulky = Direct::start(&web, "loop/o+r+2");
-    let mut relayed = web.terminal("/s/o+r+1/ws").await;
-    let mut straight = direct.terminal().await;
-    relayed.shows("ready").await;
-    straight.shows("ready").await;
-
+    // One at a time: tmux writes for all who look.
     let (mut with, mut without) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        with.extend(echoes(&mut relayed, "Q").await);
-        without.extend(echoes(&mut straight, "W").await);
+    for round in 0..ROUNDS {
+        let mut relayed = web.terminal("/s/o+r+1/ws").await;
+        with.extend(echoes(&mut relayed, &format!("Q{round:03}")).await);
+        drop(relayed);
+        let mut straight = direct.terminal().await;
+        without.extend(echoes(&mut straight, &format!("W{round:03}")).await);
     }
-    assert_eq!(std::fs::read(file).unwrap().len(), 2 * ROUNDS * (KEYS + 1));
+    assert_eq!(std::fs::read(file).unwrap().len(), 2 * ROUNDS * (KEYS + 4));
     for (name, share, limit) in [("p50", 0.5, 1.3), ("p99", 0.99, 1.5)] {
         let (ours, theirs) = (quantile(&mut with, share), quantile(&mut without, share));
         let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
         println!("key to echo {name}: {ours:?}, without {theirs:?}: {ratio:.2} (at most {limit})");
     }
-    drop((relayed, straight));
 
-    // One at a time: tmux writes for all who look.
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..FLOODS {
         let mut relayed = web.terminal("/s/o+r+2/ws").await;
@@ -93,11 +91,12 @@ async fn measure() {
     eventually("they are gone", async || (web.processes().len() < 10).then_some(())).await;
 }
 
-/// The time of each key until it is on the screen. The first one, `own`, which no
-/// other terminal types, comes after all that the others have typed meanwhile.
+/// The time of each key until it is on the screen, once the terminal is open and has
+/// drawn it: `own` is on no screen before.
 async fn echoes(terminal: &mut Terminal, own: &str) -> Vec<Duration> {
     let mut times = Vec::new();
-    terminal.output.clear();
+    // Until the screen begins to come, a key has nowhere to go.
+    terminal.shows("\u{1b}[H").await;
     terminal.types(own.as_bytes()).await;
     terminal.shows(own).await;
     for number in 0..KEYS {
@@ -114,8 +113,11 @@ async fn echoes(terminal: &mut Terminal, own: &str) -> Vec<Duration> {
     times
 }
 
-/// The time until a lot of output has ended.
+/// The time until a lot of output has ended, once the terminal is open.
 async fn bulk(terminal: &mut Terminal, word: &str) -> Duration {
+    terminal.shows("\u{1b}[H").await;
+    // The last words of the output before may still be on their way.
+    tokio::time::sleep(Duration::from_millis(100)).await;
     terminal.output.clear();
     let begin = Instant::now();
     terminal.types(format!("{word}\r").as_bytes()).await;

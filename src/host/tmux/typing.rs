@@ -52,9 +52,9 @@ impl Desk<'_> {
         format!("set-environment -h -t '{}' {TYPED_AT} {at}", self.pane.session_id)
     }
 
-    /// The orders that type this, and one that tells when that is done. What was
-    /// pasted is left out.
-    pub fn orders(&self, typed: &[Typed], at: &str, number: u64) -> String {
+    /// The orders that type this, and with a number one that tells when that is done.
+    /// What was pasted is left out.
+    pub fn orders(&self, typed: &[Typed], at: &str, asks: Option<u64>) -> String {
         let mut orders = String::new();
         for steps in self.steps(typed).chunks(8) {
             let _ = writeln!(
@@ -66,7 +66,9 @@ impl Desk<'_> {
                 steps.join(" ; ")
             );
         }
-        let _ = writeln!(orders, "display-message -p '{DONE}{number}'");
+        if let Some(number) = asks {
+            let _ = writeln!(orders, "display-message -p '{DONE}{number}'");
+        }
         orders
     }
 
@@ -180,7 +182,7 @@ mod tests {
     fn orders(frame: &[u8]) -> String {
         let pane = pane();
         let desk = Desk { pane: &pane, viewers: "loop-web/me/o+r+1" };
-        desk.orders(&Reader::default().read(frame), "17.4", 5)
+        desk.orders(&Reader::default().read(frame), "17.4", Some(5))
     }
 
     #[test]

@@ -35,6 +35,9 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 /// How many frames of keys may wait, and how many orders may be under way.
 const QUEUE: usize = 64;
 const UNDER_WAY: u64 = 16;
+/// Of how many orders one asks whether it is done: an answer costs the server as much
+/// as a key.
+const ASKS_EVERY: u64 = 8;
 /// How long an order may take.
 const TYPES_WITHIN: Duration = Duration::from_secs(10);
 
@@ -164,13 +167,14 @@ impl Shared {
         while let Some(all) = typed.recv().await {
             for part in all.split_inclusive(|one| matches!(one, Typed::Paste(_))) {
                 number += 1;
-                let orders = desk.orders(part, &self.now(), number);
                 let paste = match part.last() {
                     Some(Typed::Paste(text)) => Some(text),
                     _ => None,
                 };
                 // A paste goes another way, and must not overtake.
                 let before = if paste.is_some() { 0 } else { UNDER_WAY };
+                let asks = (paste.is_some() || number % ASKS_EVERY == 0).then_some(number);
+                let orders = desk.orders(part, &self.now(), asks);
                 let work = async {
                     self.say(&orders).await.ok()?;
                     let mut done = self.done.subscribe();
