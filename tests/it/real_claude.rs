@@ -304,14 +304,17 @@ async fn the_older_real_agents_permission_dialog_is_never_answered() {
 }
 
 /// Dialogs that open at every moment around the submit of an event that does not
-/// wait for the end of the turn.
-async fn race(version: &str) {
+/// wait for the end of the turn: `within` so many milliseconds of it, where that is
+/// sooner than the version itself lets one open after a key.
+async fn race(version: &str, within: i128) {
     let Some(path) = claude(version) else { return };
     let mut rig = Rig::new(&path).await;
     rig.start().await;
     let file = rig.world.project.join("touched");
     let rounds = (count() / 2).clamp(5, 100);
     let (mut near, mut dialogs) = (0, 0);
+    // From the nearest submit to each dialog, in milliseconds.
+    let mut afters = Vec::new();
     let mut random = Random::new();
     for n in 0..rounds {
         rig.idle(n).await;
@@ -347,11 +350,13 @@ async fn race(version: &str) {
         let (_, out, _) = rig.world.run(&["events", &second, "--json"]);
         let told: Value = serde_json::from_str(&out).unwrap();
         let steps = told["deliveries"][0]["steps"].as_array().unwrap();
-        let is_near = |step: &Value| {
+        let after = |step: &Value| {
             let at: jiff::Timestamp = step["at"].as_str().unwrap().parse().unwrap();
-            step["reason"] == "submitted" && at.duration_since(opened).abs().as_millis() <= 300
+            (step["reason"] == "submitted").then(|| opened.duration_since(at).as_millis())
         };
-        near += usize::from(steps.iter().any(is_near));
+        let nearest = steps.iter().filter_map(after).min_by_key(|after| after.abs());
+        near += usize::from(nearest.is_some_and(|after| after.abs() <= within));
+        afters.extend(nearest);
     }
     rig.idle(rounds).await;
     assert!(!file.exists(), "a dialog was answered\n{}", rig.world.receiver_log());
@@ -364,20 +369,21 @@ async fn race(version: &str) {
     }
     let _ = writeln!(
         std::io::stderr(),
-        "{version}: {dialogs} dialogs, {near} of them within 0.3 s of a submit, none answered by us"
+        "{version}: {dialogs} dialogs, {near} of them within {within} ms of a submit, none \
+         answered by us; ms after it: {afters:?}"
     );
-    // In a few rounds none may be: tools are held back around a submit on purpose.
-    assert!(near > 0 || rounds < 40, "none of {rounds} came close to a submit");
+    // In a few rounds few may be: tools are held back around a submit on purpose.
+    assert!(rounds < 40 || near * 5 >= rounds * 2, "{near} of {rounds} came close to a submit");
 }
 
 #[tokio::test]
 async fn a_dialog_that_opens_around_a_submit_of_the_real_agent_is_not_answered() {
-    race(NEWER).await;
+    race(NEWER, 700).await;
 }
 
 #[tokio::test]
 async fn a_dialog_that_opens_around_a_submit_of_the_older_real_agent_is_not_answered() {
-    race(OLDER).await;
+    race(OLDER, 300).await;
 }
 
 async fn draft(version: &str) {
