@@ -2,7 +2,9 @@
 //! full disks and foreign files.
 
 mod damage;
+mod foreign;
 mod formats;
+mod retention;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -386,68 +388,6 @@ async fn a_lock_that_another_process_holds_is_an_error_that_passes() {
     assert_eq!(inbox.accept(new("a")).await.unwrap(), Accepted::New);
 }
 
-#[test]
-fn what_is_not_an_inbox_is_refused_by_name_and_left_alone() {
-    let home = Home::new();
-    let path = home.path();
-    for content in ["not a database", &"not a database ".repeat(1000)] {
-        std::fs::write(&path, content).unwrap();
-        for error in
-            [Inbox::open(&path, Clock::System).unwrap_err(), Inbox::read_only(&path).unwrap_err()]
-        {
-            assert!(matches!(error, InboxError::NotAnInbox { .. }), "{error:?}");
-            assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
-        }
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), *content);
-    }
-}
-
-#[test]
-fn a_database_of_another_program_is_left_alone() {
-    let home = Home::new();
-    let other = Connection::open(home.path()).unwrap();
-    other.execute_batch("CREATE TABLE theirs (x)").unwrap();
-    drop(other);
-    let before = std::fs::read(home.path()).unwrap();
-    let error = Inbox::open(&home.path(), Clock::System).unwrap_err();
-    assert!(error.to_string().contains("another program"), "{error}");
-    assert_eq!(std::fs::read(home.path()).unwrap(), before);
-}
-
-#[tokio::test]
-async fn a_newer_format_is_refused_and_left_alone() {
-    let home = Home::new();
-    let inbox = home.open();
-    inbox.accept(new("a")).await.unwrap();
-    inbox.close();
-    let raw = Connection::open(home.path()).unwrap();
-    raw.execute_batch("PRAGMA user_version = 99").unwrap();
-    drop(raw);
-    for error in [
-        Inbox::open(&home.path(), Clock::System).unwrap_err(),
-        Inbox::read_only(&home.path()).unwrap_err(),
-    ] {
-        assert!(matches!(error, InboxError::Newer { found: 99, .. }), "{error:?}");
-        assert!(error.to_string().contains("newer version"), "{error}");
-    }
-}
-
-#[test]
-fn a_file_that_was_made_and_never_filled_is_filled() {
-    let home = Home::new();
-    std::fs::write(home.path(), "").unwrap();
-    assert!(matches!(Inbox::read_only(&home.path()), Err(InboxError::Missing { .. })));
-    drop(home.open());
-    let raw = Connection::open(home.path()).unwrap();
-    let pragma = |name: &str| -> i64 {
-        raw.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).unwrap()
-    };
-    assert_eq!(pragma("application_id"), 0x6c6f_6f70);
-    assert!(pragma("user_version") >= 1);
-    let journal: String = raw.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
-    assert_eq!(journal, "wal");
-}
-
 const CHILD: &str = "THE_LOOP_TEST_INBOX";
 
 /// Not a test: what the next one runs, and kills.
@@ -506,70 +446,6 @@ const DAY: Duration = Duration::from_hours(24);
 
 fn at(ms: i64) -> Clock {
     Clock::manual(Timestamp::from_millisecond(ms).unwrap())
-}
-
-#[tokio::test]
-async fn what_is_old_is_forgotten_and_never_what_is_still_under_way() {
-    let home = Home::new();
-    let day = 86_400_000_i64;
-    for (name, days) in [("very-old", 0), ("open", 0), ("old", 25), ("new", 39)] {
-        let inbox = Inbox::open(&home.path(), at(days * day)).unwrap();
-        inbox.accept(new(name)).await.unwrap();
-        if name != "open" {
-            inbox.record(vec![step(name, State::Ignored, Reason::NoSession)]).await.unwrap();
-        }
-        inbox.close();
-    }
-    let inbox = Inbox::open(&home.path(), at(40 * day)).unwrap();
-    inbox.record(vec![queue("open", "o/r#1")]).await.unwrap();
-    assert!(inbox.prune(Keep { age: 10 * DAY, size: u64::MAX }).await.unwrap() > 0);
-    let has = |name: &str| {
-        let known = inbox.history(&id(name)).unwrap().is_some();
-        (known, inbox.stored(&id(name)).unwrap().is_some())
-    };
-    assert_eq!(has("very-old"), (false, false));
-    assert_eq!(has("old"), (true, false), "outcomes stay thirty days");
-    assert_eq!(has("new"), (true, true));
-    assert_eq!(has("open"), (true, true));
-    assert_eq!(inbox.replay(id("old")).await.unwrap(), Replayed::NoBody);
-    assert_eq!(inbox.replay(id("open")).await.unwrap(), Replayed::UnderWay);
-    assert_eq!(inbox.replay(id("new")).await.unwrap(), Replayed::Queued);
-    assert_eq!(inbox.to_route(9).unwrap()[0].id, id("new"));
-    assert_eq!(inbox.prune(Keep { age: 10 * DAY, size: u64::MAX }).await.unwrap(), 0);
-    // Sent again, each that has ended has its body back, and can be decided about anew.
-    for (state, reason) in [
-        (State::Ignored, Reason::NoSession),
-        (State::Delivered, Reason::Accepted),
-        (State::Unproven, Reason::NoSignal),
-        (State::Done, Reason::ItemClosed),
-    ] {
-        inbox.record(vec![step("old", state, reason)]).await.unwrap();
-        inbox.prune(Keep { age: 10 * DAY, size: u64::MAX }).await.unwrap();
-        assert_eq!(has("old"), (true, false));
-        assert_eq!(inbox.accept(new("old")).await.unwrap(), Accepted::Repeat);
-        assert_eq!(has("old"), (true, true), "{state}");
-        assert_eq!(inbox.replay(id("old")).await.unwrap(), Replayed::Queued);
-    }
-}
-
-#[tokio::test]
-async fn for_want_of_room_the_oldest_bodies_go_and_the_outcomes_stay() {
-    let home = Home::new();
-    let inbox = home.open();
-    for number in 0..60 {
-        let name = format!("d-{number}");
-        let body = noise(64 << 10).into_bytes();
-        inbox.accept(NewDelivery { body, ..new(&name) }).await.unwrap();
-        if number != 3 {
-            inbox.record(vec![step(&name, State::Ignored, Reason::NoSession)]).await.unwrap();
-        }
-    }
-    let keep = Keep { age: 10 * DAY, size: 1 << 20 };
-    inbox.prune(keep).await.unwrap();
-    assert_eq!(inbox.recent(100).unwrap().len(), 60);
-    assert!(inbox.stored(&id("d-0")).unwrap().is_none());
-    assert!(inbox.stored(&id("d-3")).unwrap().is_some(), "it was not routed yet");
-    assert!(inbox.stored(&id("d-59")).unwrap().is_some(), "there is room for the latest");
 }
 
 #[tokio::test]

@@ -26,12 +26,12 @@ impl Place {
     }
 
     /// Puts a GitHub CLI in place that does this.
-    fn gh_says(&self, script: &str) {
+    pub fn gh_says(&self, script: &str) {
         self.says("gh", script);
     }
 
     /// Puts a program in place that does this.
-    fn says(&self, name: &str, script: &str) {
+    pub fn says(&self, name: &str, script: &str) {
         let bin = self.home.path().join("bin");
         std::fs::create_dir_all(&bin).unwrap();
         let text = format!("#!/bin/sh\n{script}\n");
@@ -51,7 +51,7 @@ impl Place {
         place
     }
 
-    fn git(&self, args: &[&str]) {
+    pub fn git(&self, args: &[&str]) {
         let status = Command::new("git")
             .args(args)
             .current_dir(&self.dir)
@@ -63,7 +63,7 @@ impl Place {
     }
 
     /// What the GitHub CLI would have written after a log-in.
-    fn gh(&self, hosts: &str) {
+    pub fn gh(&self, hosts: &str) {
         let dir = self.home.path().join(".config/gh");
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("hosts.yml"), hosts).unwrap();
@@ -92,7 +92,7 @@ impl Place {
         self.dir.join(".the-loop/config.yaml")
     }
 
-    fn config(&self) -> Config {
+    pub fn config(&self) -> Config {
         parse(&std::fs::read_to_string(self.file()).unwrap(), Path::new("x")).unwrap()
     }
 }
@@ -173,23 +173,6 @@ fn what_is_given_in_vain_or_cannot_be_is_said() {
     let (code, _, err) = place.run(&[DEMO, &["--label", "a\nb"]].concat());
     assert!(code == 2 && err.contains("a label is one line of text"), "{err}");
     assert_eq!(std::fs::read_dir(&place.dir).unwrap().count(), 0);
-}
-
-#[test]
-fn with_remotes_on_two_hosts_the_login_at_each_is_proposed() {
-    let place = Place::repository(&[
-        ("origin", "git@ghe.corp:octo/hello.git"),
-        ("upstream", "git@github.com:octo/hello.git"),
-    ]);
-    place
-        .gh("ghe.corp:\n    user: corp-me\ngithub.com:\n    user: me\nother.corp:\n    user: no\n");
-    let (code, _, err) = place.run(DEMO);
-    assert_eq!(code, 0, "{err}");
-    let config = place.config();
-    assert_eq!(config.routing.authorized_users, ["corp-me", "me"]);
-    // Two GitHubs share no secret, whatever their repositories are called.
-    let secret = config.webhooks.gh_webhook.secret_file.unwrap();
-    assert!(secret.ends_with("secrets/ghe.corp+octo+hello"), "{}", secret.display());
 }
 
 #[test]
@@ -336,69 +319,6 @@ fn with_two_remotes_both_are_listened_to_and_named() {
 }
 
 #[test]
-fn a_github_enterprise_host_is_known_from_the_github_cli() {
-    let place = Place::repository(&[("origin", "ssh://git@code.corp:2222/octo/hello.git")]);
-    place.gh("github.com:\n    user: octocat\ncode.corp:\n    user: ocorp\n");
-    let (code, out, err) = place.run(&[DEMO, &["--github", "--url", "https://hook.corp"]].concat());
-    assert_eq!(code, 0, "{err}");
-    let routing = place.config().routing;
-    assert_eq!(routing.repositories, ["code.corp/octo/hello".parse().unwrap()]);
-    assert_eq!(routing.authorized_users, ["ocorp"]);
-    assert!(
-        out.starts_with(
-            "gh api --hostname code.corp --method POST repos/octo/hello/hooks --input "
-        ),
-        "{out}"
-    );
-}
-
-#[test]
-fn the_github_cli_is_asked_who_somebody_is_and_its_files_where_it_does_not_answer() {
-    let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
-    place.git(&["config", "github.user", "by-git"]);
-    let found = |place: &Place| {
-        let output = place
-            .command(&[DEMO, &["--force"]].concat())
-            .env("GH_TOKEN", "gho_secret")
-            .output()
-            .unwrap();
-        let err = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && !err.contains("gho_secret"), "{err}");
-        (place.config().routing.authorized_users.join(" "), err)
-    };
-    assert_eq!(found(&place).0, "by-git", "it says nothing, and it has no file");
-    place.gh("github.com:\n    user: by-file\n");
-    assert_eq!(found(&place).0, "by-file");
-    // It is asked for its status, at its word, with the token and with no terminal.
-    place.gh_says(
-        "echo \"$*\" > $HOME/asked; [ \"$GH_TOKEN\" = gho_secret ] || exit 1; [ -t 1 ] && exit 1\n\
-         echo github.com\n\
-         echo '  ✓ Logged in to github.com account by-gh (GH_TOKEN)'\n\
-         echo '  - Active account: true'\n\
-         echo '  X Failed to log in to ghe.corp account x (keyring)'; exit 1",
-    );
-    let (user, err) = found(&place);
-    assert_eq!(user, "by-gh");
-    assert!(err.contains("found    you are by-gh (the GitHub CLI)"), "{err}");
-    assert!(!err.contains("log-in"), "another host's log-in says nothing here: {err}");
-    let asked = std::fs::read_to_string(place.home.path().join("asked")).unwrap();
-    assert_eq!(asked, "auth status\n");
-    // A log-in that is over is told, with what renews it.
-    place.gh_says("echo '  X Failed to log in to github.com account by-gh (keyring)' >&2; exit 1");
-    let (user, err) = found(&place);
-    assert_eq!(user, "by-gh");
-    assert!(err.contains("`gh auth login --hostname github.com` renews it"), "{err}");
-    // One that hangs is given up, with all that it started.
-    let begin = std::time::Instant::now();
-    place.gh_says("sleep 600 & echo $! > $HOME/hangs; wait");
-    assert_eq!(found(&place).0, "by-file");
-    assert!(begin.elapsed() < std::time::Duration::from_mins(1));
-    let pid = std::fs::read_to_string(place.home.path().join("hangs")).unwrap();
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
-}
-
-#[test]
 fn a_configuration_that_is_there_is_kept_and_nothing_is_done_twice() {
     let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
     std::fs::write(place.dir.join(".gitignore"), "/target").unwrap();
@@ -442,44 +362,6 @@ fn a_configuration_that_is_there_is_kept_and_nothing_is_done_twice() {
     let (code, _, err) = place.run(DEMO);
     assert!(code == 1 && err.contains("did you mean `runner`?"), "{err}");
     assert_eq!(std::fs::read_to_string(place.file()).unwrap(), "routing:\n  rnner: tmux\n");
-}
-
-#[test]
-fn the_webhooks_secret_is_in_private_files_and_in_no_command() {
-    let place = Place::repository(&[("origin", "git@github.com:octo/hello.git")]);
-    let (code, out, err) =
-        place.run(&[DEMO, &["--user", "a", "--github", "--url", "https://hook.example/"]].concat());
-    assert_eq!(code, 0, "{err}");
-    let file = place.home.path().join(".local/state/the-loop/secrets/octo+hello");
-    let secret = std::fs::read_to_string(&file).unwrap().trim().to_owned();
-    assert_eq!(secret.len(), 64);
-    assert!(!out.contains(&secret) && !err.contains(&secret));
-    let call = out.lines().next().unwrap();
-    let request = call
-        .strip_prefix("gh api --method POST repos/octo/hello/hooks --input ")
-        .and_then(|rest| rest.split(" --silent && rm ").next())
-        .unwrap_or_else(|| panic!("{call}"));
-    for file in [&file, Path::new(request)] {
-        assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
-    }
-    let body: serde_json::Value = serde_json::from_slice(&std::fs::read(request).unwrap()).unwrap();
-    assert_eq!(body["config"]["url"], "https://hook.example/gh-webhook");
-    assert_eq!(body["config"]["secret"], secret);
-    assert_eq!((&body["name"], &body["active"]), (&"web".into(), &true.into()));
-    assert!(body["events"].as_array().unwrap().contains(&"issue_comment".into()));
-    // A second call asks for the same secret, and prints it no more than the first.
-    let again = ["init", "--yes", "--github", "--url", "https://hook.example/"];
-    let (code, again, err) = place.run(&again);
-    assert_eq!((code, again.lines().next()), (0, Some(call)), "{err}");
-    assert!(!again.contains(&secret) && !err.contains(&secret));
-    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), secret);
-    let body: serde_json::Value = serde_json::from_slice(&std::fs::read(request).unwrap()).unwrap();
-    assert_eq!(body["config"]["secret"], secret);
-    // The receiver finds it where the configuration says.
-    let (_, out, _) = place.run(&["config", "show"]);
-    assert!(out.contains("webhook's secret: there is one, from the file"), "{out}");
-    let (code, _, err) = place.run(&["init", "--github"]);
-    assert!(code == 2 && err.contains("--url"), "{err}");
 }
 
 /// The tests may run as root, who can write to every folder: a file stands
