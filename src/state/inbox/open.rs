@@ -33,7 +33,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// Opens the inbox to be written to, and makes it when there is none. One that
 /// is damaged is moved aside, and what can be read of it is taken over.
 pub(super) fn read_write(path: &Path, now_ms: i64) -> Result<Connection, InboxError> {
-    if is_emptied(path) {
+    if is_emptied(path) || salvage::is_its_log_alone(path) {
         return salvage::salvage(path, now_ms);
     }
     let opened = fresh(path);
@@ -92,6 +92,12 @@ pub(super) fn fresh(path: &Path) -> Result<Connection, InboxError> {
 
 /// Opens the inbox to look at it, also while another process writes to it.
 pub(super) fn read_only(path: &Path) -> Result<Connection, InboxError> {
+    if salvage::is_its_log_alone(path) {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        let what = "the file is empty or gone, and its log is there".to_owned();
+        let error = rusqlite::Error::SqliteFailure(code, Some(what));
+        return Err(InboxError::sqlite(path, "open", error));
+    }
     if !path.exists() {
         return Err(InboxError::Missing { path: path.to_path_buf() });
     }

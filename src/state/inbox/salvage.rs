@@ -45,6 +45,21 @@ pub(super) fn look_through(connection: &Connection, path: &Path) -> Result<(), I
     Err(sqlite(rusqlite::Error::SqliteFailure(code, Some(answer))))
 }
 
+/// Whether a log with content lies beside a file that is empty or gone. SQLite takes
+/// such a log away as soon as the file is opened, even to be read.
+pub(super) fn is_its_log_alone(path: &Path) -> bool {
+    is_empty(path) && !is_empty(&beside(path, "-wal"))
+}
+
+/// Whether there is nothing in a file, or no file.
+fn is_empty(path: &Path) -> bool {
+    fs_err::metadata(path).map_or(true, |meta| meta.len() == 0)
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    PathBuf::from(format!("{}{end}", path.display()))
+}
+
 /// Files that were moved aside beside this inbox.
 pub(super) fn aside(path: &Path) -> Vec<PathBuf> {
     let Some((dir, name)) = path.parent().zip(path.file_name().and_then(|name| name.to_str()))
@@ -76,6 +91,12 @@ pub(super) fn missing(kept: &Path) -> u64 {
 
 /// Moves the file aside and gives a new inbox with all that could be read.
 pub(super) fn salvage(path: &Path, now_ms: i64) -> Result<Connection, InboxError> {
+    if is_its_log_alone(path) {
+        return match salvage_headless(path, now_ms)? {
+            Some(taken) => Ok(taken),
+            None => take_over(path, None, now_ms),
+        };
+    }
     // Where it does not say which tables it has, nothing of it is found.
     let tables = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .and_then(|old| old.prepare("SELECT seq FROM deliveries").map(drop));
@@ -92,7 +113,8 @@ pub(super) fn salvage(path: &Path, now_ms: i64) -> Result<Connection, InboxError
 /// inbox whose first page was destroyed; else nothing, and nothing is changed.
 ///
 /// The first page says where the tables begin, and every inbox has them in the
-/// same places: a copy with the first page of a new one can be read.
+/// same places: a copy with the first page of a new one can be read, with what its log
+/// holds.
 pub(super) fn salvage_headless(path: &Path, now_ms: i64) -> Result<Option<Connection>, InboxError> {
     let file = |error| InboxError::File { path: path.to_path_buf(), source: Arc::new(error) };
     let dir = path.parent().unwrap_or(Path::new("."));
@@ -102,14 +124,23 @@ pub(super) fn salvage_headless(path: &Path, now_ms: i64) -> Result<Option<Connec
     let mut page = fs_err::read(&new).map_err(file)?;
     page.truncate(PAGE);
     let copy = scratch.path().join("copy.db");
-    let length = fs_err::copy(path, &copy).map_err(file)?;
+    let length = if path.exists() { fs_err::copy(path, &copy).map_err(file)? } else { 0 };
+    let log = beside(path, "-wal");
+    if log.exists() {
+        fs_err::copy(&log, beside(&copy, "-wal")).map_err(file)?;
+    }
     // Bytes 28 to 31 say how many pages there are.
-    let pages = u32::try_from(length / PAGE as u64).unwrap_or(u32::MAX);
+    let pages = u32::try_from(length / PAGE as u64).unwrap_or(u32::MAX).max(1);
     if let Some(size) = page.get_mut(28..32) {
         size.copy_from_slice(&pages.to_be_bytes());
     }
     let mut options = fs_err::OpenOptions::new();
-    options.write(true).open(&copy).and_then(|mut copy| copy.write_all(&page)).map_err(file)?;
+    options
+        .write(true)
+        .create(true)
+        .open(&copy)
+        .and_then(|mut copy| copy.write_all(&page))
+        .map_err(file)?;
     let readable = Connection::open(&copy).and_then(|connection| {
         connection.query_row(
             "SELECT count(*) FROM (SELECT 1 FROM deliveries
@@ -129,26 +160,30 @@ fn take_over(path: &Path, copy: Option<&Path>, now_ms: i64) -> Result<Connection
     let file = |error| InboxError::File { path: path.to_path_buf(), source: Arc::new(error) };
     let kept = PathBuf::from(format!("{}{DAMAGED}{now_ms}", path.display()));
     for end in ["-wal", "-shm", ""] {
-        let from = PathBuf::from(format!("{}{end}", path.display()));
+        let from = beside(path, end);
         if from.exists() {
-            fs_err::rename(&from, format!("{}{end}", kept.display())).map_err(file)?;
+            fs_err::rename(&from, beside(&kept, end)).map_err(file)?;
         }
+    }
+    if !kept.exists() {
+        atomic::write(&kept, b"").map_err(file)?;
     }
     let mut new = open::fresh(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sqlite = |error| InboxError::sqlite(path, "open", error);
+    let source = copy.or_else(|| (!is_empty(&kept)).then_some(kept.as_path()));
     let Found { copied, rebuilt, missing } =
-        match Connection::open_with_flags(copy.unwrap_or(&kept), flags) {
-            Ok(old) => {
+        match source.map(|source| Connection::open_with_flags(source, flags)) {
+            Some(Ok(old)) => {
                 let transaction = new.transaction().map_err(sqlite)?;
                 let found = remains::take(&old, &transaction, now_ms).map_err(sqlite)?;
                 transaction.commit().map_err(sqlite)?;
                 found
             }
-            Err(_) => Found::default(),
+            Some(Err(_)) | None => Found::default(),
         };
     if missing > 0 {
-        let note = PathBuf::from(format!("{}{MISSING}", kept.display()));
+        let note = beside(&kept, MISSING);
         atomic::write(&note, missing.to_string().as_bytes()).map_err(file)?;
     }
     let (inbox, kept) = (path.display(), kept.display());

@@ -61,6 +61,67 @@ async fn an_inbox_that_was_emptied_is_kept_aside_where_there_were_sessions() {
     assert_eq!(Inbox::damaged_files(&home.path()).len(), 1);
 }
 
+/// What a receiver that was killed leaves: the inbox, and all of it in its log.
+async fn killed(home: &Home) -> Vec<u8> {
+    let inbox = home.open();
+    for number in 0..50 {
+        inbox.accept(new(&format!("d-{number}"))).await.unwrap();
+    }
+    let [file, log] = ["", "-wal"].map(|end| home.dir.path().join(format!("inbox.db{end}")));
+    let (main, bytes) = (std::fs::read(&file).unwrap(), std::fs::read(&log).unwrap());
+    inbox.close();
+    // As they were before it was closed.
+    std::fs::write(&file, &main).unwrap();
+    std::fs::write(&log, &bytes).unwrap();
+    bytes
+}
+
+#[tokio::test]
+async fn a_log_whose_inbox_is_empty_or_gone_is_kept_and_read() {
+    for is_there in [true, false] {
+        let home = Home::new();
+        let bytes = killed(&home).await;
+        std::fs::remove_file(home.path()).unwrap();
+        if is_there {
+            std::fs::write(home.path(), "").unwrap();
+        }
+        let log = home.dir.path().join("inbox.db-wal");
+        // Who only looks says so, and takes nothing away.
+        assert!(Inbox::trouble(&home.path()).unwrap().contains("is damaged"));
+        assert!(Inbox::read_only(&home.path()).is_err());
+        assert_eq!(std::fs::read(&log).unwrap(), bytes);
+        let inbox = home.open();
+        assert_eq!(inbox.recent(100).unwrap().len(), 50);
+        assert_eq!(inbox.accept(new("d-0")).await.unwrap(), Accepted::Repeat);
+        let aside = Inbox::damaged_files(&home.path());
+        assert_eq!(aside.len(), 1);
+        let kept = format!("{}-wal", aside[0].display());
+        assert_eq!(std::fs::read(kept).unwrap(), bytes);
+        assert_eq!(Inbox::trouble(&home.path()), None);
+    }
+}
+
+#[tokio::test]
+async fn a_log_of_which_nothing_can_be_read_is_kept() {
+    let home = Home::new();
+    let mut bytes = killed(&home).await;
+    bytes[32..].fill(0xa5);
+    std::fs::write(home.path(), "").unwrap();
+    std::fs::write(home.dir.path().join("inbox.db-wal"), &bytes).unwrap();
+    assert_eq!(home.open().recent(100).unwrap(), []);
+    let aside = Inbox::damaged_files(&home.path());
+    assert_eq!(std::fs::read(format!("{}-wal", aside[0].display())).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn an_inbox_whose_first_page_was_destroyed_is_read_with_its_log() {
+    let home = Home::new();
+    killed(&home).await;
+    let length = std::fs::metadata(home.path()).unwrap().len();
+    std::fs::write(home.path(), vec![0; usize::try_from(length).unwrap()]).unwrap();
+    assert_eq!(home.open().recent(100).unwrap().len(), 50);
+}
+
 #[tokio::test]
 async fn damage_in_what_is_known_of_commits_costs_only_that() {
     let home = Home::new();
