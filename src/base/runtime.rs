@@ -7,7 +7,9 @@ use std::sync::RwLock;
 use std::thread;
 
 use rustix::io::Errno;
+use rustix::process::Signal;
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// As many pairs of descriptors as a runtime opens.
@@ -20,14 +22,25 @@ const STACK: usize = 64 * 1024;
 /// A runtime on this thread.
 pub fn one_thread() -> io::Result<Runtime> {
     can_open()?;
-    Builder::new_current_thread().enable_all().build()
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    survive_full_files(&runtime)?;
+    Ok(runtime)
 }
 
 /// A runtime on threads of its own.
 pub fn with_workers(workers: usize) -> io::Result<Runtime> {
     can_open()?;
     can_start(workers + BESIDE)?;
-    Builder::new_multi_thread().worker_threads(workers).enable_all().build()
+    let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
+    survive_full_files(&runtime)?;
+    Ok(runtime)
+}
+
+/// Sees to it that a write past the limit of a file's size (`ulimit -f`) is an error,
+/// as it is on a full disk, and not the end of this process.
+fn survive_full_files(runtime: &Runtime) -> io::Result<()> {
+    let _in_it = runtime.enter();
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Whether there are descriptors for a runtime.

@@ -269,7 +269,7 @@ fn digest_of(path: &Path, limit: u64) -> io::Result<Option<String>> {
     let mut sink = fetch::Hashing::new(io::sink(), limit);
     match fetch::copy(&mut fs::File::open(path)?, &mut sink) {
         Ok(()) => Ok(Some(sink.finish().1)),
-        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(None),
+        Err(error) if fetch::is_over_limit(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

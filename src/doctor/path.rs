@@ -98,10 +98,12 @@ pub(super) fn remedy(open: &[Open]) -> Remedy {
     if !own.is_empty() {
         remedy.commands.push(format!("chmod go-w {}", own.join(" ")));
     }
-    if !other.is_empty() {
+    if !other.is_empty() && rustix::process::geteuid().is_root() {
+        remedy.commands.push(format!("chown -h root {}", other.join(" ")));
+    } else if !other.is_empty() {
         remedy.note = Some(format!(
-            "only their owner or root can close {}: or set THE_LOOP_HOME to a directory that \
-             only you may write to",
+            "only their owner or root can close {}: or name another place, in the configuration \
+             or by THE_LOOP_HOME, that only you may write to",
             other.join(" and ")
         ));
     }

@@ -464,3 +464,37 @@ fn a_repair_and_a_command_say_what_helps() {
         assert!(words(&report.stdout).contains("/nowhere/x"), "{}", words(&report.stdout));
     }
 }
+
+#[test]
+fn a_receipt_and_a_lock_that_others_can_change_are_told_and_closed() {
+    let place = Place::new();
+    assert!(install(&place).status.success());
+    let tool = place.path("home/data/tools/ttyd");
+    for name in ["1.7.7/receipt.json", ".lock"] {
+        let file = tool.join(name);
+        chmod(&file, 0o666);
+        let report = doctor(&place, &["--only", "tools.private"]);
+        assert_eq!(severity(&report, "tools.private"), "error", "{name}");
+        let said = finding(&report, "tools.private").to_string();
+        assert!(said.contains(name), "{said}");
+        let report = doctor(&place, &["--only", "tools.private", "--fix"]);
+        assert_eq!(severity(&report, "tools.private"), "ok", "{name}");
+        assert_eq!(mode(&file) & 0o022, 0, "{name}");
+    }
+}
+
+#[test]
+fn the_locale_is_put_right_by_the_variable_that_rules() {
+    let place = Place::new();
+    for (vars, remedy) in [
+        (&[("LC_ALL", "C"), ("LANG", "C.UTF-8")][..], "export LC_ALL=C.UTF-8"),
+        (&[("LC_CTYPE", "POSIX"), ("LANG", "C.UTF-8")], "export LC_CTYPE=C.UTF-8"),
+        (&[("LANG", "C")], "export LANG=C.UTF-8"),
+    ] {
+        let mut command = place.command(SYSTEM, &["doctor", "--json", "--only", "locale"]);
+        command.env_remove("LC_ALL").envs(vars.iter().copied());
+        let report = json(&command.output().unwrap());
+        let found = finding(&report, "locale.utf8");
+        assert_eq!(found["remedy"]["commands"][0], remedy, "{found}");
+    }
+}

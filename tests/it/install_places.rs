@@ -176,3 +176,40 @@ async fn a_directory_where_a_file_is_expected_is_cleared_or_named() {
     assert!(chain(&error).contains("tools/tmux"), "{}", chain(&error));
     assert_eq!(std::fs::read(tools(&place)).unwrap(), GOOD, "it is not ours to remove");
 }
+
+/// Installs the real ttyd, after a line of a shell.
+fn install_after(place: &Place, line: &str) -> std::process::Output {
+    let folder = test_tool("ttyd").parent().unwrap().to_path_buf();
+    let mut command = std::process::Command::new("/bin/sh");
+    command
+        .args(["-c", &format!("{line}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_the-loop")])
+        .args(["doctor", "--install", "ttyd", "--offline"])
+        .arg(folder)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("THE_LOOP_HOME", place.path("home"));
+    command.output().unwrap()
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_link_stops_an_install_before_it_begins() {
+    let place = Place::new();
+    let current = place.path("home/data/tools/ttyd/current");
+    std::fs::create_dir_all(current.join("x")).unwrap();
+    let output = install_after(&place, "chmod -R 700 \"$THE_LOOP_HOME\"");
+    let error = words(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("move it away"), "{error}");
+    assert_eq!(active(&place, "ttyd"), [] as [&str; 0]);
+    assert!(current.join("x").is_dir());
+}
+
+#[test]
+fn a_limit_of_a_files_size_is_an_error_that_says_what_helps() {
+    let place = Place::new();
+    let output = install_after(&place, "ulimit -f 500");
+    let error = words(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("ulimit -f unlimited"), "{error}");
+    assert_eq!(active(&place, "ttyd"), [] as [&str; 0]);
+}

@@ -55,14 +55,16 @@ pub(super) fn path(scene: &Scene) -> Vec<Finding> {
 
 pub(super) fn terminal(scene: &Scene) -> Vec<Finding> {
     let env = &scene.env;
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| env.var(name));
-    let locale = visible(locale.unwrap_or("none"));
+    let set =
+        ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(|name| Some((name, env.var(name)?)));
+    let (rules, locale) = set.unwrap_or(("LANG", "none"));
+    let locale = visible(locale);
     let utf8 = if env.locale_is_utf8() {
         Finding::new("locale.utf8", Severity::Ok, format!("the locale is UTF-8: {locale}"))
     } else {
         let what = format!("the locale is not UTF-8 ({locale}); agents get C.UTF-8");
         Finding::new("locale.utf8", Severity::Note, what)
-            .remedy(Remedy::command("export LANG=C.UTF-8"))
+            .remedy(Remedy::command(format!("export {rules}=C.UTF-8")))
     };
     let term = match env.var("TERM") {
         None | Some("dumb" | "unknown") => {

@@ -136,10 +136,9 @@ pub(super) fn tools(scene: &Scene) -> Vec<Finding> {
     let root = store.root().to_path_buf();
     let judge = Judge::of_places();
     let mut open = judge.open(&root);
-    // What is below it, each once: the folders of the tools, and their programs.
+    // What is below it, each once.
     for tool in ToolId::ALL {
-        let programs = store.installed(tool).into_iter().map(|installed| installed.path);
-        for place in programs.chain([store.tool_dir(tool)]).filter(|place| place.exists()) {
+        for place in store.guarded(tool) {
             for more in judge.open(&place) {
                 if open.iter().all(|open| open.path != more.path) {
                     open.push(Open { why: more.why_of(&place), ..more });

@@ -152,6 +152,9 @@ fn of_file(path: &Path, kind: ErrorKind, elsewhere: &str) -> String {
             let what = if has_no_inodes(dir) { "-i" } else { "-h" };
             format!("make room: df {what} {}", shell_word(&dir.to_string_lossy()))
         }
+        (ErrorKind::FileTooLarge, _) => {
+            "raise the limit of a file's size (ulimit -f unlimited)".to_owned()
+        }
         (kind, _) => blocked(path, kind, elsewhere),
     }
 }

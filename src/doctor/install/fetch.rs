@@ -55,13 +55,13 @@ pub(super) async fn fetch(job: &Job<'_>, progress: &dyn Progress) -> Result<Fetc
             let mut target = Hashing::new(create(&file)?, SIZE_LIMIT);
             let mut original = fs::File::open(&found)
                 .map_err(|cause| InstallError::Unreadable { path: found.clone(), cause })?;
-            copy(&mut original, &mut target).map_err(|error| match error.kind() {
-                io::ErrorKind::FileTooLarge => InstallError::TooLarge {
+            copy(&mut original, &mut target).map_err(|error| match error {
+                error if is_over_limit(&error) => InstallError::TooLarge {
                     from: from.clone(),
                     limit: job.pin.size.unwrap_or(SIZE_LIMIT),
                     expected: job.pin.sha256.clone(),
                 },
-                _ => InstallError::File { path: file.clone(), cause: error },
+                cause => InstallError::File { path: file.clone(), cause },
             })?;
             Ok(Fetched { file, from, sha256: target.finish().1 })
         }
@@ -182,11 +182,21 @@ impl<W: Write> Hashing<W> {
     }
 }
 
+/// [`Hashing`]'s own limit. The system says something else of the same kind, of a file
+/// that is larger than this process may write.
+#[derive(Debug, thiserror::Error)]
+#[error("it is larger than it can be")]
+struct OverLimit;
+
+pub(super) fn is_over_limit(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<OverLimit>())
+}
+
 impl<W: Write> Write for Hashing<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = bytes.len() as u64;
         if length > self.left {
-            return Err(io::ErrorKind::FileTooLarge.into());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, OverLimit));
         }
         self.inner.write_all(bytes)?;
         self.hasher.update(bytes);

@@ -2,6 +2,7 @@
 //! beside it. A version is made in a work directory of the same folder, comes
 //! to its place by one rename, and is taken into use by the link `current`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -124,11 +125,11 @@ impl Store {
 
     /// The folder of a tool, or the one of all, that this user may not look into,
     /// and why: then nobody knows what is installed.
-    pub fn closed(&self, id: ToolId) -> Option<(PathBuf, std::io::Error)> {
+    pub fn closed(&self, id: ToolId) -> Option<(PathBuf, io::Error)> {
         for dir in [self.root.clone(), self.tool_dir(id)] {
             let looked = fs::read_dir(&dir).and_then(|_| fs::metadata(dir.join(".")));
             match looked {
-                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     return Some((dir, error));
                 }
                 _ => {}
@@ -138,7 +139,7 @@ impl Store {
         versions.map(|entry| entry.path()).find_map(|dir| {
             Version::parse(dir.file_name()?.to_str()?)?;
             let error = fs::metadata(dir.join(".")).err()?;
-            (error.kind() == std::io::ErrorKind::PermissionDenied).then_some((dir, error))
+            (error.kind() == io::ErrorKind::PermissionDenied).then_some((dir, error))
         })
     }
 
@@ -255,6 +256,15 @@ impl Store {
         Ok(lock)
     }
 
+    /// All by which others could change what is installed of a tool, as far as it is
+    /// there: its folder, and in it the lock, the programs and their receipts.
+    pub(in crate::doctor) fn guarded(&self, id: ToolId) -> Vec<PathBuf> {
+        let programs = self.installed(id).into_iter().map(|installed| installed.path);
+        let files = programs.flat_map(|path| [path.with_file_name(RECEIPT), path]);
+        let all = files.chain([self.tool_dir(id), self.lock_path(id)]);
+        all.filter(|path| fs::symlink_metadata(path).is_ok()).collect()
+    }
+
     /// The version in use.
     pub fn current(&self, id: ToolId) -> Option<String> {
         let version = fs::read_link(self.tool_dir(id).join(CURRENT)).ok()?;
@@ -339,6 +349,14 @@ impl Store {
         lock: LockFile,
     ) -> Result<WorkDir, InstallError> {
         let dir = self.tool_dir(id);
+        // Before anything is fetched, and long before anything takes its place.
+        let link = dir.join(CURRENT);
+        let is_folder = fs::symlink_metadata(&link).is_ok_and(|there| there.is_dir());
+        if is_folder && fs::read_dir(&link).is_ok_and(|mut all| all.next().is_some()) {
+            let why = "something is in it, and the link to the version in use belongs there";
+            let cause = io::Error::new(io::ErrorKind::DirectoryNotEmpty, why);
+            return Err(InstallError::File { path: link, cause });
+        }
         tempfile::Builder::new()
             .prefix(WORK_PREFIX)
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))

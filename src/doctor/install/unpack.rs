@@ -9,7 +9,7 @@ use fs_err as fs;
 use fs_err::os::unix::fs::OpenOptionsExt;
 use tar::{Archive, EntryType};
 
-use super::fetch::{Hashing, copy};
+use super::fetch::{Hashing, copy, is_over_limit};
 use super::{InstallError, SIZE_LIMIT, file_error};
 
 /// What an archive may hold beside its member: headers, remarks on times.
@@ -56,6 +56,7 @@ pub(super) fn one_member(
         digest = Some(place(entry, target).map_err(|error| match error.kind() {
             // It is not the archive that has no room.
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => file_error(target)(error),
+            ErrorKind::FileTooLarge if !is_over_limit(&error) => file_error(target)(error),
             _ => unreadable(error),
         })?);
     }
