@@ -270,7 +270,7 @@ impl TmuxRunner {
             released_at: batch.released.then(|| self.parts.clock.now().as_second()),
             process,
             conversation,
-            tracer: Tracer::new(&self.parts.paths, slug, &self.parts.clock, &delivery.id),
+            tracer: Tracer::new(&self.parts.paths, &self.parts.clock, &told),
             clock: &self.parts.clock,
             spool: self.spool_dir(slug),
             pasted_at: 0,
