@@ -159,6 +159,7 @@ fn as_text(record: &SessionRecord, live: &Live, orphan: Option<&Mark>, now: Time
         ("pull requests", Some(pull_requests).filter(|text| !text.is_empty())),
         ("last turn", record.last_turn.as_deref().map(visible)),
         ("created", Some(when(record.created_at))),
+        ("resumed", record.resumed_at.map(when)),
         ("last event", Some(record.last_event_at.map_or("none yet".to_owned(), when))),
     ];
     for (name, value) in lines {

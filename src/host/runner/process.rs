@@ -45,8 +45,8 @@ mod notes;
 mod prepare;
 mod watch;
 
-pub(super) use judge::with_notice;
 use judge::{Ending, Verdict};
+pub(super) use judge::{with_notice, with_resumed};
 use prepare::Prepared;
 pub use watch::end as end_turn;
 
