@@ -269,7 +269,7 @@ async fn the_trace_tells_each_of_those_that_were_typed_together() {
     let (_, out, _) = world.run(&["sessions", "show", "1", "--trace"]);
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     let mine = out.rsplit("    a\n").next().unwrap();
-    let (with, steps) = mine.split_at(mine.find(".").unwrap());
+    let (with, steps) = mine.split_at(mine.find('.').unwrap());
     assert!(with.trim_start().starts_with("together with "), "{out}");
     assert!(others.iter().all(|id| with.contains(id)), "{out}");
     assert!(steps.trim_end().ends_with("the agent has it: delivered"), "{out}");
