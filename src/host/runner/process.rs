@@ -164,11 +164,7 @@ impl ProcessRunner {
         let name = slug.tmux_name();
         match tmux.find_of(slug).await.map_err(|error| failed(&error))? {
             Some(pane) if !pane.is_of(slug) => {
-                return Err(failure(
-                    Reason::TmuxFailed,
-                    chain(&TmuxError::NotOurs { name: pane.name }),
-                    false,
-                ));
+                return Err(failure(Reason::TmuxFailed, chain(&tmux.not_ours(&pane.name)), false));
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
                 tmux.rename_back(pane, slug).await;

@@ -137,7 +137,7 @@ impl TmuxRunner {
         let found = self.find(slug).await.map_err(|error| tmux_failure(&error))?;
         match found {
             Some(pane) if !pane.is_of(slug) => {
-                Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
+                Err(tmux_failure(&self.parts.tmux.not_ours(&pane.name)))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
                 let pane = self.parts.tmux.rename_back(pane, slug).await;
