@@ -5,6 +5,8 @@
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -13,7 +15,14 @@ use crate::base::failure::Failure;
 use crate::state::spool;
 
 /// The most that is read of one signal.
-const MAX_INPUT: u64 = 1 << 20;
+const MAX_INPUT: usize = 1 << 20;
+
+/// How long the harness may take to tell a signal and to close its pipe. One that
+/// leaves the pipe open waits for us, and goes on.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How much is read at a time.
+const CHUNK: usize = 64 << 10;
 
 /// Record a harness's signal
 #[derive(Debug, clap::Args)]
@@ -30,7 +39,7 @@ pub(super) struct Args {
 #[expect(clippy::unnecessary_wraps, reason = "the form of every command")]
 pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     // Read first, whatever comes of it: the harness's pipe must not break.
-    let signal = read(io::stdin().lock());
+    let signal = told(&chunks(io::stdin()), Instant::now() + PATIENCE);
     if args.json {
         // Nobody could be told that nobody listens.
         let _ = context.printer.data("{}");
@@ -48,13 +57,34 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The signal; what comes after the limit is read and dropped, so that the
-/// harness's pipe does not break.
-fn read(mut input: impl Read) -> Option<Value> {
-    let mut bytes = Vec::new();
-    input.by_ref().take(MAX_INPUT).read_to_end(&mut bytes).ok()?;
-    let more = io::copy(&mut input, &mut io::sink()).unwrap_or(0);
-    if more == 0 { serde_json::from_slice(&bytes).ok() } else { mended(&bytes) }
+/// What is read, as it comes. The thread ends with this short-lived program, if not
+/// before: a read of a pipe that nobody closes cannot be given up.
+fn chunks(mut input: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::sync_channel(4);
+    let reads = move || {
+        let mut chunk = vec![0; CHUNK];
+        while let Ok(length @ 1..) = input.read(&mut chunk) {
+            if sender.send(chunk[..length].to_vec()).is_err() {
+                return;
+            }
+        }
+    };
+    // Without a thread nothing is read, and the signal is lost: the agent must not
+    // notice.
+    let _ = std::thread::Builder::new().spawn(reads);
+    receiver
+}
+
+/// The signal, at the end of the input or when the time is over. What comes after
+/// the limit is read and dropped, so that the harness's pipe does not break.
+fn told(chunks: &Receiver<Vec<u8>>, until: Instant) -> Option<Value> {
+    let (mut bytes, mut is_cut) = (Vec::new(), false);
+    while let Ok(chunk) = chunks.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        let room = MAX_INPUT - bytes.len();
+        is_cut |= chunk.len() > room;
+        bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+    if is_cut { mended(&bytes) } else { serde_json::from_slice(&bytes).ok() }
 }
 
 /// The signal from its beginning, when it was cut inside the last text of the
@@ -77,12 +107,17 @@ mod tests {
 
     use super::*;
 
+    fn read(input: impl Into<Vec<u8>>) -> Option<Value> {
+        let input = io::Cursor::new(input.into());
+        told(&chunks(input), Instant::now() + Duration::from_mins(1))
+    }
+
     #[test]
     fn what_is_no_signal_is_nothing() {
         for input in ["", "{", "not json"] {
-            assert_eq!(read(input.as_bytes()), None, "{input:?}");
+            assert_eq!(read(input), None, "{input:?}");
         }
-        assert_eq!(read(&b"{\"a\": 1}\n"[..]), Some(json!({"a": 1})));
+        assert_eq!(read("{\"a\": 1}\n"), Some(json!({"a": 1})));
     }
 
     #[test]
@@ -91,7 +126,7 @@ mod tests {
             for shift in 0..7 {
                 let prompt = format!("marker{}{}", "-".repeat(shift), filler.repeat(1 << 20));
                 let input = json!({"hook_event_name": "UserPromptSubmit", "prompt": prompt});
-                let read = read(input.to_string().as_bytes()).expect("mended");
+                let read = read(input.to_string()).expect("mended");
                 assert_eq!(read["hook_event_name"], "UserPromptSubmit");
                 assert!(read["prompt"].as_str().unwrap().starts_with("marker"));
             }

@@ -254,6 +254,9 @@ impl Dispatcher {
             Delivered::Turn { state, reason, detail } => {
                 self.finish(slug, state, reason, detail.as_deref(), out);
             }
+            Delivered::NeverBegan { reason, detail } => {
+                self.offer_again(slug, reason, &detail, true, out);
+            }
             Delivered::CalledOff | Delivered::Ended(Outcome::CalledOff) => {
                 let group = self.group(slug);
                 out.extend(self.end_first(slug, group).map(Queued::closed_before));

@@ -225,6 +225,9 @@ vocabulary! {
         AcceptedWithoutResult = "accepted-without-result",
         /// The agent no longer had the conversation: a fresh one was begun.
         FreshConversation = "fresh-conversation",
+        /// The agent had ended: it was started again with its conversation, and is
+        /// told so.
+        Resumed = "resumed",
         /// No usable tmux was found when the receiver started.
         NoTmux = "no-tmux",
         /// As many sessions are open as `routing.maxSessions` allows.

@@ -152,6 +152,12 @@ pub struct SessionRecord {
     /// Whether the agent lost an earlier conversation, and has not been told yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub conversation_lost: bool,
+    /// When its agent was last started again with the conversation that it had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_at: Option<Timestamp>,
+    /// Whether the agent was, and has not been told yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub conversation_resumed: bool,
     /// What the file holds that this version does not know.
     #[serde(skip)]
     pub(crate) unknown: Map<String, Value>,
@@ -209,6 +215,8 @@ impl SessionRecord {
             last_turn: None,
             conversation_started: false,
             conversation_lost: false,
+            resumed_at: None,
+            conversation_resumed: false,
             unknown: Map::new(),
         }
     }

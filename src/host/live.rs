@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 
 use crate::base::ids::Slug;
+use crate::base::process::Process;
 use crate::base::text::visible;
 use crate::core::harness::{AgentStatus, Harnesses};
 use crate::core::inject::screen::{Activity, InputBox, Reading, Screen};
@@ -92,6 +93,7 @@ pub async fn hosted(
     let panes = tmux.panes().await?;
     // A second source beside the screen; without it the screen is all there is.
     let pids = tmux.pids().await.unwrap_or_default();
+    let stopped = stopped();
     let mut looks: Vec<BoxFuture<'_, _>> = Vec::new();
     for (slug, record) in records.iter().filter(|(_, record)| is_hosted(record)) {
         let pane = pane_of(&panes, slug);
@@ -100,8 +102,14 @@ pub async fn hosted(
             let harness = harnesses.get(&record.harness).ok()?;
             status::read(&harness, home, pid, &record.harness_session_id)
         });
+        let is_stopped =
+            pane.and_then(|pane| pids.get(&pane.pane_id)).is_some_and(|pid| stopped.contains(pid));
         looks.push(Box::pin(async move {
-            let state = state_of(tmux, harnesses, pane, record, says).await?;
+            let mut state = state_of(tmux, harnesses, pane, record, says).await?;
+            // Its screen stays as it was.
+            if is_stopped && !matches!(&*state.state, "dead" | "foreign") {
+                (state.state, state.asks) = ("stopped".to_owned(), None);
+            }
             Some((slug.clone(), state))
         }));
     }
@@ -113,14 +121,29 @@ pub async fn hosted(
     Ok(seen)
 }
 
+/// The programs of panes whose terminal is read by one that was stopped: by
+/// themselves, or by what they started. What reads from elsewhere, as an agent's tool,
+/// is not the agent.
+fn stopped() -> HashSet<u32> {
+    let all = Process::all().unwrap_or_default();
+    let stopped = all.iter().filter(|process| process.is_stopped);
+    let reads = |process: &&Process| {
+        let terminal = Process::reads_from(process.session);
+        terminal.is_some() && Process::reads_from(process.pid) == terminal
+    };
+    stopped.filter(reads).filter_map(|process| process.session.try_into().ok()).collect()
+}
+
 /// What a headless session does now, in one word; `None` leaves the recorded
 /// status.
 fn one_headless(paths: &StatePaths, slug: &Slug, record: &SessionRecord) -> Option<Seen> {
     if Drive::of(paths, slug).is_attached() {
         return Some("human".into());
     }
-    if let Ok(Some(_)) = Turns::of(paths, slug).live() {
-        return Some("busy".into());
+    if let Ok(Some(turn)) = Turns::of(paths, slug).live() {
+        let agent = turn.mark().and_then(|mark| Process::read(mark.pid));
+        let is_stopped = agent.is_some_and(|agent| agent.is_stopped);
+        return Some(if is_stopped { "stopped" } else { "busy" }.into());
     }
     at_rest(record)
 }

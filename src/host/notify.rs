@@ -12,8 +12,9 @@ use tokio_util::task::TaskTracker;
 use crate::base::env::Env;
 use crate::base::failure::chain;
 use crate::base::text::{cap, visible};
-use crate::core::config::LiveConfig;
+use crate::core::config::{Config, LiveConfig};
 use crate::core::session::SessionRecord;
+use crate::doctor::trouble::Trouble;
 use crate::doctor::{self, Tool};
 
 /// How long the program may take.
@@ -22,6 +23,19 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 4;
 /// The longest fact, in characters.
 const LONGEST: usize = 500;
+
+/// Why the program of the configuration cannot be run; nothing where it can, or where
+/// there is none.
+pub fn fault(config: &Config, env: &Env) -> Option<String> {
+    let program = config.notify.command.first()?;
+    let trouble = doctor::named(program, env).err()?;
+    Some(cannot_be_run(program, &trouble))
+}
+
+fn cannot_be_run(program: &str, trouble: &Trouble) -> String {
+    let why = chain(trouble);
+    format!("`notify.command` cannot be run: `{}`: {why}", visible(program))
+}
 
 /// Tells people.
 #[derive(Debug, Clone)]
@@ -42,21 +56,15 @@ impl Notifier {
     /// Says in the log when the program of the configuration cannot be run: better
     /// at the start than when somebody should be told.
     pub fn check(&self) {
-        let config = self.config.get();
-        if let Some(program) = config.notify.command.first() {
-            self.find(program);
+        if let Some(why) = fault(&self.config.get(), &self.env) {
+            tracing::error!("{why}");
         }
     }
 
     fn find(&self, program: &str) -> Option<(Tool, Vec<(String, String)>)> {
-        match doctor::named(program, &self.env) {
-            Ok(found) => Some(found),
-            Err(trouble) => {
-                let program = visible(program);
-                tracing::error!(program, error = %chain(&trouble), "`notify.command` cannot be run");
-                None
-            }
-        }
+        doctor::named(program, &self.env)
+            .inspect_err(|trouble| tracing::error!("{}", cannot_be_run(program, trouble)))
+            .ok()
     }
 
     /// Tells that a session's agent waits for a person, and what it asks.

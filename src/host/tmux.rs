@@ -103,11 +103,13 @@ pub enum TmuxError {
     /// A session of our name belongs to somebody else.
     #[error(
         "a tmux session `{name}` exists that this receiver did not make: \
-         it is another one's, or a person's"
+         it is another one's, or a person's; `{look}` shows it"
     )]
     NotOurs {
         /// The session's name.
         name: String,
+        /// The command that shows it, with its server.
+        look: String,
     },
     /// A session was ended, and a process of it lives on.
     #[error("the agent's process {pid} was killed, and does not end")]
@@ -161,6 +163,14 @@ impl Tmux {
         }
     }
 
+    /// A session of this name is somebody else's.
+    pub fn not_ours(&self, name: &str) -> TmuxError {
+        let tmux = self.typed().unwrap_or_else(|| "tmux".to_owned());
+        // Quoted: zsh has a meaning of its own for a word that begins with `=`.
+        let look = format!("{tmux} attach -r -t '={}'", name.replace('\'', r"'\''"));
+        TmuxError::NotOurs { name: name.to_owned(), look }
+    }
+
     /// Makes a session of one pane whose program is the command itself, never a
     /// shell's child, and says which pane it is.
     ///
@@ -172,7 +182,7 @@ impl Tmux {
         let is_ours = |pane: &Pane| pane.item.as_deref() == Some(item.as_str());
         let panes = self.panes().await?;
         if panes.iter().any(|pane| pane.name == new.name && !is_ours(pane)) {
-            return Err(TmuxError::NotOurs { name: new.name.to_owned() });
+            return Err(self.not_ours(new.name));
         }
         for old in panes.iter().filter(|pane| is_ours(pane)) {
             self.end(old).await?;

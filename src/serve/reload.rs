@@ -14,6 +14,7 @@ use crate::base::clock::Clock;
 use crate::base::env::Env;
 use crate::base::failure::chain;
 use crate::core::config::{Change, Config, HarnessName, LiveConfig, changes};
+use crate::host::notify::fault;
 use crate::state::config_file::{self, ReadError};
 
 /// What a reload came to.
@@ -26,6 +27,9 @@ pub struct Reloaded {
     pub refused: Option<String>,
     /// What is different in the file.
     pub changes: Vec<Change>,
+    /// What was taken, and will not work.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 impl Reloaded {
@@ -102,7 +106,12 @@ impl Reloader {
                 let why = explain(&error);
                 tracing::warn!(%why, "the configuration was refused; the old one stays");
                 taken.refusal = Some(Refusal { at: clock.now(), why: why.clone() });
-                return Reloaded { schema: 1, refused: Some(why), changes: Vec::new() };
+                return Reloaded {
+                    schema: 1,
+                    refused: Some(why),
+                    changes: Vec::new(),
+                    warnings: Vec::new(),
+                };
             }
         };
         let mut changes = changes(&taken.config, &read.config);
@@ -119,7 +128,11 @@ impl Reloader {
         live.set(running);
         news.send_modify(|n| *n = n.wrapping_add(1));
         *taken = Taken { config: next, text: read.text, refusal: None };
-        let reloaded = Reloaded { schema: 1, refused: None, changes };
+        let warnings: Vec<_> = fault(&live.get(), env).into_iter().collect();
+        for why in &warnings {
+            tracing::error!(%why, "the configuration was read again");
+        }
+        let reloaded = Reloaded { schema: 1, refused: None, changes, warnings };
         for line in reloaded.lines() {
             tracing::info!(change = %line, "the configuration was read again");
         }

@@ -32,6 +32,9 @@ pub struct TraceStep {
     pub at: Timestamp,
     /// The delivery, or the first of those that were told together.
     pub delivery: DeliveryId,
+    /// The others that were told together with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<DeliveryId>,
     /// What was seen.
     pub saw: String,
     /// What was done.
@@ -97,6 +100,7 @@ mod tests {
         TraceStep {
             at: Timestamp::from_second(at).unwrap(),
             delivery: "d-1".parse().unwrap(),
+            with: Vec::new(),
             saw: "idle".to_owned(),
             did: did.to_owned(),
         }

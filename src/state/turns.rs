@@ -70,6 +70,9 @@ pub struct End {
     pub reason: String,
     /// What is known of it.
     pub detail: String,
+    /// Nobody had read its prompt, and nobody can any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken_back: bool,
 }
 
 /// A process, told from a later one of the same number by its start.
@@ -250,6 +253,21 @@ impl Turn {
         leaves_trace && read_at(self.prompt()).is_ok_and(|at| at == NEVER)
     }
 
+    /// Takes its prompt back from whoever may still hold it open; `true` when nobody
+    /// had read it, and so nobody ever will. `text` is what it was, for those who look.
+    pub fn take_back(&self, text: &str) -> io::Result<bool> {
+        // The look comes after the text is gone: what was not read by then cannot be.
+        fs::OpenOptions::new().write(true).open(self.prompt())?.set_len(0)?;
+        let is_unread = self.is_unread();
+        atomic::write(&self.prompt(), text.as_bytes())?;
+        Ok(is_unread)
+    }
+
+    /// Whether its prompt was taken back before anybody read it.
+    pub fn was_taken_back(&self) -> bool {
+        self.end().is_some_and(|end| end.taken_back)
+    }
+
     /// Opens a file that the agent writes to; what is cut from it stays cut.
     pub fn open_output(path: &Path) -> io::Result<std::fs::File> {
         std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)
@@ -363,6 +381,35 @@ mod tests {
         assert_eq!(turn.is_unread(), leaves_trace);
         fs::read(turn.prompt()).unwrap();
         assert!(!turn.is_unread());
+    }
+
+    #[test]
+    fn a_prompt_that_is_taken_back_is_read_by_nobody_who_holds_it_open() {
+        use std::io::Read as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let turns = Turns { dir: dir.path().join("o+r+1") };
+        let about = About {
+            delivery: "d-1".parse().unwrap(),
+            marker: None,
+            what: String::new(),
+            began: Timestamp::UNIX_EPOCH,
+            shows: None,
+        };
+        for has_read in [false, true] {
+            let turn = turns.begin(&about, "text").unwrap();
+            let mut held = fs::File::open(turn.prompt()).unwrap();
+            if has_read {
+                held.read_exact(&mut [0; 1]).unwrap();
+            }
+            fs::read(turn.dir().join("about.json")).unwrap();
+            let leaves_trace = fs::metadata(turn.dir().join("about.json")).unwrap().atime() > NEVER;
+            assert_eq!(turn.take_back("text").unwrap(), leaves_trace && !has_read);
+            let mut late = String::new();
+            held.read_to_string(&mut late).unwrap();
+            assert_eq!(late, "");
+            assert_eq!(fs::read_to_string(turn.prompt()).unwrap(), "text");
+        }
     }
 
     #[test]

@@ -532,6 +532,33 @@ fn hook(dir: Option<&Path>, input: &[u8]) -> Output {
 }
 
 #[test]
+fn a_hook_whose_input_is_never_closed_tells_what_it_heard_and_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut heard = 0;
+    for input in ["", "{\"hook_event_name\":", "{\"hook_event_name\":\"Stop\"}"] {
+        let began = Instant::now();
+        let mut child = Command::new(SELF)
+            .arg("hook")
+            .env_clear()
+            .env(spool::DIR_VAR, dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut held_open = child.stdin.take().unwrap();
+        held_open.write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        assert_eq!(output.status.code(), Some(0), "{input}");
+        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+        heard += usize::from(input.ends_with('}'));
+        assert_eq!(spool::read_after(dir.path(), None).unwrap().len(), heard, "{input}");
+        drop(held_open);
+    }
+}
+
+#[test]
 fn the_hook_never_fails_the_agent() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");

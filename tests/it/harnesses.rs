@@ -21,6 +21,9 @@ mod rig;
 /// A line of the notice that a fresh conversation begins with.
 const LOST: &str = "the earlier conversation about this item is lost";
 
+/// A line of the notice of an agent that was started again with its conversation.
+const RESUMED: &str = "was started again with this conversation";
+
 async fn each_event_reaches_one_conversation(row: Row) {
     let mut rig = Rig::new(row, "");
     rig.world.start().await;
@@ -67,6 +70,16 @@ async fn it_survives_every_kill_with_its_conversation(row: Row) {
     let prompts = rig.prompts();
     assert_eq!(prompts.len(), 5, "{prompts:?}");
     assert!(!prompts.iter().any(|prompt| prompt.contains(LOST)), "{prompts:?}");
+    // One in a terminal is told that it was started again, once; a headless one is
+    // started for each event.
+    let told: Vec<_> = prompts.iter().map(|prompt| prompt.contains(RESUMED)).collect();
+    let is_in_tmux = rig.is_in_tmux();
+    assert_eq!(told, [false, is_in_tmux, is_in_tmux, false, is_in_tmux], "{prompts:#?}");
+    for (id, is_told) in ["d-1", "c-0", "c-1", "c-2", "c-3"].into_iter().zip(told) {
+        let (_, out, _) = rig.world.run(&["events", id, "--json"]);
+        assert_eq!(out.contains("\"resumed\""), is_told, "{out}");
+    }
+    assert_eq!(rig.show()["resumedAt"].is_string(), is_in_tmux);
 }
 
 async fn a_death_at_the_start_is_told_with_its_last_words(row: Row) {

@@ -292,6 +292,8 @@ async fn two_receivers_for_one_repository_do_not_share_a_session() {
     second.post("t", "issues", &payload::labeled("o/r", 1, "alice")).await;
     let events = second.reaches("t", "failed").await;
     assert!(events.contains("that this receiver did not make"), "{events}");
+    let look = format!("-S {shared} attach -r -t '=loop/o+r+1'");
+    assert!(events.contains(&look), "{events}");
     assert_eq!(first.taken("o+r+1").len(), 1);
     first.post("c", "issue_comment", &payload::comment("o/r", 1, "alice", "still there?")).await;
     first.reaches("c", "delivered").await;

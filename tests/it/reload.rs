@@ -55,6 +55,21 @@ async fn a_reload_shows_what_is_different_and_the_running_receiver_obeys() {
 }
 
 #[tokio::test]
+async fn a_program_for_notices_that_cannot_be_run_is_told_at_the_reload() {
+    let mut world = World::new(HARNESS);
+    world.start().await;
+    let text = std::fs::read_to_string(world.config()).unwrap();
+    for (program, is_there) in [("/nowhere/tell-me", false), ("/bin/sh", true)] {
+        let notify = format!("{text}\nnotify:\n  command: [{program}]\n");
+        std::fs::write(world.config(), notify).unwrap();
+        let (code, out, err) = world.run(&["gh-webhook", "reload"]);
+        assert!(code == 0 && out.contains("notify.command"), "{out}{err}");
+        let warning = format!("warning: `notify.command` cannot be run: `{program}`: ");
+        assert_eq!(err.contains(&warning), !is_there, "{err}");
+    }
+}
+
+#[tokio::test]
 async fn a_broken_file_is_refused_and_the_receiver_goes_on() {
     let mut world = World::new(HARNESS);
     world.start().await;

@@ -215,6 +215,85 @@ async fn what_ended_without_a_proof_is_run_again_when_a_person_replays_it() {
     assert_eq!(prompts(&world).len(), 4);
 }
 
+/// The steps of a delivery, each as its state and its reason.
+fn steps(world: &World, id: &str) -> Vec<String> {
+    let (_, out, _) = world.run(&["events", id, "--json"]);
+    let value: Value = serde_json::from_str(&out).unwrap();
+    let steps = value["deliveries"][0]["steps"].as_array().unwrap().clone();
+    let text = |step: &Value, key: &str| step[key].as_str().unwrap_or_default().to_owned();
+    steps.iter().map(|step| format!("{} {}", text(step, "state"), text(step, "reason"))).collect()
+}
+
+fn turns(world: &World) -> Vec<std::path::PathBuf> {
+    let dir = world.state_dir().join("turns/o+r+1");
+    let mut turns: Vec<_> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    turns.sort();
+    turns
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_before_it_reads_its_prompt_is_started_three_times() {
+    let mut world = world("");
+    script(&world, json!({ "mode": "exit-at-start", "say": "oops", "failStarts": 2 }));
+    world.start().await;
+    label(&world, "d-1").await;
+    let (state, reason, detail) = ends(&world, "d-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("delivered", "accepted"), "{detail}");
+    let failed =
+        |id: &str| steps(&world, id).iter().filter(|step| *step == "queued harness-exited").count();
+    assert_eq!(failed("d-1"), 2, "{:?}", steps(&world, "d-1"));
+    assert_eq!(prompts(&world).len(), 1, "it is taken once");
+    // Each is a turn of its own, with its prompt for those who look.
+    let each = turns(&world);
+    assert_eq!(each.len(), 3);
+    for turn in &each {
+        let prompt = std::fs::read_to_string(turn.join("prompt")).unwrap();
+        assert_eq!(prompt, prompts(&world)[0]);
+    }
+    let (_, logs, _) = world.run(&["sessions", "logs", "1"]);
+    assert_eq!(logs.matches("harness-exited").count(), 2, "{logs}");
+    assert_eq!(status(&world), "active");
+    // One that never starts has failed after as many.
+    script(&world, json!({ "mode": "exit-at-start", "exitCode": 3, "say": "oops" }));
+    comment(&world, "c-1", "go on.").await;
+    assert_eq!(ends(&world, "c-1").await.0, "failed");
+    assert_eq!((failed("c-1"), turns(&world).len()), (2, 6));
+    // One that may have read its prompt is not started again.
+    script(&world, json!({ "mode": "exit-after", "noHook": true, "noTranscript": true }));
+    comment(&world, "c-2", "and on.").await;
+    assert_eq!(ends(&world, "c-2").await.0, "unproven");
+    assert_eq!(turns(&world).len(), 7);
+}
+
+#[tokio::test]
+async fn a_start_that_failed_is_tried_again_by_the_next_receiver() {
+    let mut world = world("");
+    script(&world, json!({ "mode": "exit-at-start", "say": "oops" }));
+    let (freeze, mark) = (OsStr::new(Checkpoint::Acknowledge.as_str()), world.home.join("frozen"));
+    world
+        .start_with(&[("THE_LOOP_FREEZE_AT", freeze), ("THE_LOOP_FREEZE_MARK", mark.as_os_str())])
+        .await;
+    // Before it is noted that nobody took it, nothing proves that.
+    label(&world, "d-1").await;
+    eventually("it froze", async || mark.exists().then_some(())).await;
+    world.end(Signal::KILL);
+    world.start().await;
+    let (state, reason, _) = ends(&world, "d-1").await;
+    assert_eq!((state.as_str(), reason.as_str()), ("unproven", "no-signal"));
+    // Afterwards it is known.
+    comment(&world, "c-1", "go on.").await;
+    eventually("a start failed", async || {
+        steps(&world, "c-1").contains(&"queued harness-exited".to_owned()).then_some(())
+    })
+    .await;
+    world.end(Signal::KILL);
+    script(&world, json!({}));
+    world.start().await;
+    world.reaches("c-1", "delivered").await;
+    assert_eq!(prompts(&world).len(), 1);
+}
+
 #[tokio::test]
 async fn an_arming_that_ended_without_a_proof_is_told_when_a_person_replays_it() {
     let mut world = world("");

@@ -251,6 +251,34 @@ async fn the_trace_tells_step_by_step_how_events_were_typed() {
     assert_eq!(value["trace"].as_array().unwrap().last().unwrap()["delivery"], "a");
 }
 
+#[tokio::test]
+async fn the_trace_tells_each_of_those_that_were_typed_together() {
+    let mut world = world(&json!({ "turnMs": 1500 }), "");
+    world.start().await;
+    label(&world).await;
+    let others: Vec<_> =
+        (0..3).map(|n| format!("{n}2d3162e-cc78-11e3-81ab-4c9367dc0958")).collect();
+    says(&world, "a", "word-a.").await;
+    for id in &others {
+        says(&world, id, "more words.").await;
+    }
+    for id in &others {
+        world.reaches(id, "delivered").await;
+    }
+    assert_eq!(prompts(&world).len(), 2, "they were told together");
+    let (_, out, _) = world.run(&["sessions", "show", "1", "--trace"]);
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+    let mine = out.rsplit("    a\n").next().unwrap();
+    let (with, steps) = mine.split_at(mine.find('.').unwrap());
+    assert!(with.trim_start().starts_with("together with "), "{out}");
+    assert!(others.iter().all(|id| with.contains(id)), "{out}");
+    assert!(steps.trim_end().ends_with("the agent has it: delivered"), "{out}");
+    let (_, out, _) = world.run(&["sessions", "show", "1", "--trace", "--json"]);
+    let value: Value = serde_json::from_str(&out).unwrap();
+    let last = value["trace"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["delivery"], &last["with"]), (&json!("a"), &json!(others)));
+}
+
 /// Makes a program that is told of blocked agents, and gives where it writes.
 fn told_to_a_program(world: &World) -> std::path::PathBuf {
     let (program, file) = (world.home.join("tell me"), world.home.join("told"));

@@ -1,6 +1,8 @@
 //! The processes of this machine, as Linux shows them below `/proc`. Elsewhere there
 //! are none to be seen.
 
+use std::path::PathBuf;
+
 use fs_err as fs;
 
 use crate::base::text::visible;
@@ -20,6 +22,8 @@ pub struct Process {
     pub start: u64,
     /// Whether it has ended and only its entry is left.
     pub has_ended: bool,
+    /// Whether it was stopped and waits for somebody to let it go on.
+    pub is_stopped: bool,
 }
 
 impl Process {
@@ -35,6 +39,7 @@ impl Process {
             session: fields.get(3)?.parse().ok()?,
             start: fields.get(19)?.parse().ok()?,
             has_ended: matches!(*fields.first()?, "Z" | "X"),
+            is_stopped: *fields.first()? == "T",
         })
     }
 
@@ -45,6 +50,11 @@ impl Process {
         let all: Vec<_> = pids.filter_map(Self::read).collect();
         // This one is there at least.
         (!all.is_empty()).then_some(all)
+    }
+
+    /// What it reads from, where that can be seen.
+    pub fn reads_from(pid: i32) -> Option<PathBuf> {
+        fs::read_link(format!("/proc/{pid}/fd/0")).ok()
     }
 
     /// Whether it was started with this variable in its environment.

@@ -42,6 +42,9 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<ExitCode, Failure> {
         for line in reloaded.lines() {
             context.printer.data(&visible(&line))?;
         }
+        for why in &reloaded.warnings {
+            context.printer.note(&format!("warning: {}", visible(why)));
+        }
         Ok(ExitCode::SUCCESS)
     })
 }

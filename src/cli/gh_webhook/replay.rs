@@ -206,7 +206,7 @@ fn beside(file: &Decision, running: &Decision, differs: Vec<Change>) -> String {
         text.push_str(&indented(&rule(running)));
     }
     text.push_str("\nWhat differs:\n");
-    let differs = Reloaded { schema: 1, refused: None, changes: differs };
+    let differs = Reloaded { schema: 1, refused: None, changes: differs, warnings: Vec::new() };
     text.push_str(&indented(&differs.lines().join("\n")));
     text.push_str("\n`the-loop gh-webhook reload` lets it apply");
     text

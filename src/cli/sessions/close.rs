@@ -135,6 +135,7 @@ async fn end_queue(loaded: &Loaded, slug: &Slug, record: &SessionRecord) -> Resu
     let turns = Turns::of(&loaded.paths, slug);
     let may_have_begun = |delivery: &QueuedDelivery| {
         match turns.last_of(&delivery.id, &delivery.marker) {
+            Ok(Some(turn)) if turn.was_taken_back() => false,
             // Nobody can begin it any more.
             Ok(Some(turn)) => !matches!(claim(&turn.claim(), &Mark::nobody()), Ok(true)),
             Ok(None) => false,

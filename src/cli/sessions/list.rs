@@ -149,6 +149,7 @@ pub(super) fn session_json(record: &SessionRecord, live: &Live) -> Value {
         "pullRequests": record.pull_requests,
         "createdAt": record.created_at,
         "lastEventAt": record.last_event_at,
+        "resumedAt": record.resumed_at,
         "lastTurn": record.last_turn,
         "failure": record.failure,
         "pausedWhy": record.paused_why,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::list::{WIDTH, session_json};
 use super::{Context, Failure, Live, ago, fit, registry, resolve};
 use crate::base::clock::Clock;
-use crate::base::ids::WorkItem;
+use crate::base::ids::{DeliveryId, WorkItem};
 use crate::base::text::{count, visible, visible_lines, wrapped};
 use crate::cli::json;
 use crate::core::config::RunnerKind;
@@ -90,9 +90,14 @@ fn steps(trace: &[TraceStep]) -> String {
     }
     let mut last = None;
     for step in trace {
-        if last != Some(&step.delivery) {
+        if last != Some((&step.delivery, &step.with)) {
             let _ = writeln!(out, "    {}", step.delivery);
-            last = Some(&step.delivery);
+            if !step.with.is_empty() {
+                let others: Vec<_> = step.with.iter().map(DeliveryId::as_str).collect();
+                let others = format!("together with {}", others.join(", "));
+                let _ = writeln!(out, "{}", wrapped(&others, WIDTH, "      "));
+            }
+            last = Some((&step.delivery, &step.with));
         }
         let at = step.at.strftime("%H:%M:%S.%3f");
         let line = format!("    {at}  {}: {}", visible(&step.saw), visible(&step.did));
@@ -154,6 +159,7 @@ fn as_text(record: &SessionRecord, live: &Live, orphan: Option<&Mark>, now: Time
         ("pull requests", Some(pull_requests).filter(|text| !text.is_empty())),
         ("last turn", record.last_turn.as_deref().map(visible)),
         ("created", Some(when(record.created_at))),
+        ("resumed", record.resumed_at.map(when)),
         ("last event", Some(record.last_event_at.map_or("none yet".to_owned(), when))),
     ];
     for (name, value) in lines {

@@ -120,6 +120,14 @@ pub enum Delivered {
         /// What the turn cost and took, or what went wrong.
         detail: Option<String>,
     },
+    /// The agent of a headless turn ended before it took anything, and nobody can
+    /// take it any more.
+    NeverBegan {
+        /// Why.
+        reason: Reason,
+        /// How it ended, and its last words.
+        detail: String,
+    },
     /// It was called off before anything was typed.
     CalledOff,
     /// It gave way before anything was typed or begun.

@@ -206,6 +206,30 @@ fn a_transient_failure_is_tried_again_and_then_reported() {
 }
 
 #[test]
+fn a_headless_turn_that_never_began_is_tried_again_and_then_reported() {
+    let mut dispatcher = Dispatcher::new(1);
+    dispatcher.handle(deliver("a", 1));
+    let never = || Delivered::NeverBegan {
+        reason: Reason::HarnessExited,
+        detail: "the agent ended with exit code 3 and no result".to_owned(),
+    };
+    for attempt in 1..=2 {
+        dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
+        let commands = dispatcher.handle(Input::Delivered(slug(1), never()));
+        assert_eq!(state_of(&commands, "a"), Some((State::Queued, Reason::HarnessExited)));
+        assert!(commands.contains(&Command::Pause(slug(1), FIRST_PAUSE * attempt)));
+        // What comes meanwhile is told after it, not with it.
+        dispatcher.handle(deliver(&format!("b-{attempt}"), 1));
+        assert_eq!(dispatcher.handle(Input::Woke(slug(1))), [Command::Start(slug(1))]);
+    }
+    let again = dispatcher.handle(Input::Started(slug(1), Ok(Hosting::Headless)));
+    assert_eq!(again, [delivers(1, &["a"])]);
+    let last = dispatcher.handle(Input::Delivered(slug(1), never()));
+    assert_eq!(state_of(&last, "a"), Some((State::Failed, Reason::HarnessExited)));
+    assert!(last.contains(&Command::Start(slug(1))));
+}
+
+#[test]
 fn a_failed_delivery_does_not_block_the_next() {
     let mut dispatcher = Dispatcher::new(1);
     dispatcher.handle(deliver("a", 1));

@@ -37,6 +37,7 @@ use super::signals::SignalLog;
 use super::told::Told;
 use super::{Gate, failure};
 
+mod again;
 mod earlier;
 mod group;
 mod judge;
@@ -44,8 +45,8 @@ mod notes;
 mod prepare;
 mod watch;
 
-pub(super) use judge::with_notice;
 use judge::{Ending, Verdict};
+pub(super) use judge::{with_notice, with_resumed};
 use prepare::Prepared;
 pub use watch::end as end_turn;
 
@@ -163,11 +164,7 @@ impl ProcessRunner {
         let name = slug.tmux_name();
         match tmux.find_of(slug).await.map_err(|error| failed(&error))? {
             Some(pane) if !pane.is_of(slug) => {
-                return Err(failure(
-                    Reason::TmuxFailed,
-                    chain(&TmuxError::NotOurs { name: pane.name }),
-                    false,
-                ));
+                return Err(failure(Reason::TmuxFailed, chain(&tmux.not_ours(&pane.name)), false));
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
                 tmux.rename_back(pane, slug).await;
@@ -229,6 +226,8 @@ impl ProcessRunner {
         let turns = Turns::of(&self.parts.paths, slug);
         let mut left =
             turns.last_of(&delivery.id, &delivery.marker).map_err(|error| error.to_string())?;
+        // One that nobody began has told what it had to.
+        left = left.filter(|turn| !turn.was_taken_back());
         let stored = self.load(slug)?;
         let mut prompt = if stored.conversation_lost {
             with_notice(&delivery.prompt, &delivery.item)
@@ -273,17 +272,26 @@ impl ProcessRunner {
                     let is_ours = harness.identity() == Identity::Preassigned;
                     let conversation =
                         conversation.or_else(|| (!is_ours).then(by_signal).flatten());
+                    let (state, reason, taken_back) =
+                        again::take_back(&turn, &prompt, state, reason);
                     Checkpoint::Acknowledge.reached();
+                    let mut is_noted = true;
                     if !judge::has_result(reason) {
                         let detail = detail.clone().unwrap_or_default();
-                        let end = End { reason: reason.to_string(), detail };
+                        let end = End { reason: reason.to_string(), detail, taken_back };
                         if let Err(error) = turn.note_end(&end) {
                             tracing::warn!(%slug, %error, "could not note a turn's end");
+                            is_noted = false;
                         }
                     }
                     let says_nothing = harness.identity() == Identity::Created;
                     let conversation = conversation.map(|named| (named, says_nothing));
                     self.note_end(slug, ids, state, reason, detail.as_deref(), conversation);
+                    // By the note alone it is known not to have begun.
+                    if taken_back && is_noted {
+                        let detail = detail.unwrap_or_else(|| reason.explain().to_owned());
+                        return Ok(Delivered::NeverBegan { reason, detail });
+                    }
                     return Ok(Delivered::Turn { state, reason, detail });
                 }
                 Verdict::NoConversation if !is_second => {

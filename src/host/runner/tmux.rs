@@ -30,7 +30,7 @@ use crate::state::registry::Registry;
 use crate::state::spool;
 
 use super::inject::Injector;
-use super::process::with_notice;
+use super::process::{with_notice, with_resumed};
 use super::signals::SignalLog;
 use super::told::Told;
 use super::tracer::Tracer;
@@ -137,7 +137,7 @@ impl TmuxRunner {
         let found = self.find(slug).await.map_err(|error| tmux_failure(&error))?;
         match found {
             Some(pane) if !pane.is_of(slug) => {
-                Err(tmux_failure(&TmuxError::NotOurs { name: pane.name }))
+                Err(tmux_failure(&self.parts.tmux.not_ours(&pane.name)))
             }
             Some(pane) if !matches!(pane.state, PaneState::Dead(_)) => {
                 let pane = self.parts.tmux.rename_back(pane, slug).await;
@@ -238,9 +238,14 @@ impl TmuxRunner {
             if told.whole.state != State::Injecting {
                 self.tell_fresh(&told).await;
             }
-        } else if stored.is_some_and(|record| !record.conversation_started) {
+        } else if stored.as_ref().is_some_and(|record| !record.conversation_started) {
             // What came before and had them was not heard.
             told.whole.prompt = with_rules(&told.whole.prompt, &told.whole.item);
+        } else if stored.is_some_and(|record| record.conversation_resumed) {
+            told.whole.prompt = with_resumed(&told.whole.prompt);
+            if told.whole.state != State::Injecting {
+                self.tell_resumed(&told).await;
+            }
         }
         let delivery = &told.whole;
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).get(slug).cloned();
@@ -270,7 +275,7 @@ impl TmuxRunner {
             released_at: batch.released.then(|| self.parts.clock.now().as_second()),
             process,
             conversation,
-            tracer: Tracer::new(&self.parts.paths, slug, &self.parts.clock, &delivery.id),
+            tracer: Tracer::new(&self.parts.paths, &self.parts.clock, &told),
             clock: &self.parts.clock,
             spool: self.spool_dir(slug),
             pasted_at: 0,
@@ -327,6 +332,7 @@ impl TmuxRunner {
             record.failure = None;
             record.blocked = None;
             record.conversation_lost = false;
+            record.conversation_resumed = false;
             for id in ids {
                 record.note_delivery(id, now);
             }

@@ -1,10 +1,12 @@
 //! An injection in words, as it happens: `sessions show --trace` prints them.
 
 use crate::base::clock::Clock;
-use crate::base::ids::{DeliveryId, Slug};
+use crate::base::ids::DeliveryId;
 use crate::core::inject::{Action, Agent, Input, Observation, Outcome, Pane};
 use crate::state::paths::StatePaths;
 use crate::state::trace::{Trace, TraceStep};
+
+use super::told::Told;
 
 /// Writes down what an injection sees and does, when it is something new.
 #[derive(Debug)]
@@ -12,14 +14,22 @@ pub(super) struct Tracer {
     trace: Trace,
     clock: Clock,
     delivery: DeliveryId,
+    with: Vec<DeliveryId>,
     last: Option<(String, String)>,
 }
 
 impl Tracer {
     /// A tracer of one injection.
-    pub(super) fn new(paths: &StatePaths, slug: &Slug, clock: &Clock, first: &DeliveryId) -> Self {
-        let trace = Trace::of(paths, slug);
-        Self { trace, clock: clock.clone(), delivery: first.clone(), last: None }
+    pub(super) fn new(paths: &StatePaths, clock: &Clock, told: &Told) -> Self {
+        let first = &told.whole;
+        let with = told.each.iter().map(|delivery| delivery.id.clone());
+        Self {
+            trace: Trace::of(paths, &first.slug),
+            clock: clock.clone(),
+            delivery: first.id.clone(),
+            with: with.filter(|id| *id != first.id).collect(),
+            last: None,
+        }
     }
 
     /// Notes what was seen and what is done about it.
@@ -35,6 +45,7 @@ impl Tracer {
         let step = TraceStep {
             at: self.clock.now(),
             delivery: self.delivery.clone(),
+            with: self.with.clone(),
             saw: saw.clone(),
             did: did.clone(),
         };

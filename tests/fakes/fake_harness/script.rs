@@ -14,6 +14,8 @@ pub(crate) struct Script {
     pub(crate) start_ms: Option<u64>,
     pub(crate) turn_ms: Option<u64>,
     pub(crate) exit_code: Option<i32>,
+    /// Only so many of its starts end with `exit-at-start`.
+    pub(crate) fail_starts: Option<usize>,
     pub(crate) say: Option<String>,
     pub(crate) swallow_enter_ms: Option<u64>,
     /// When a dialog opens: at `start`, or so many milliseconds into a turn.
@@ -98,6 +100,14 @@ pub(crate) enum Mode {
 }
 
 impl Script {
+    /// Whether this start is one of those that fail. Each leaves a line.
+    pub(crate) fn fails_this_start(&self) -> bool {
+        let Some(limit) = self.fail_starts else { return true };
+        let starts = fs::read_to_string("starts").unwrap_or_default();
+        fs::write("starts", format!("{starts}x\n")).unwrap();
+        starts.lines().count() < limit
+    }
+
     pub(crate) fn read() -> Self {
         match fs::read("fake-harness.json") {
             Ok(content) => serde_json::from_slice(&content).unwrap(),

@@ -69,7 +69,13 @@ async fn a_stopped_program_holds_its_events_and_nobody_elses_and_gets_each_once(
     let shell = of_the_first(&stage.world, "#{pane_pid}");
     let agent = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
     let agent = agent.trim();
+    let state = || {
+        let (_, out, _) = stage.world.run(&["sessions", "show", "1", "--json"]);
+        serde_json::from_str::<serde_json::Value>(&out).unwrap()["state"].clone()
+    };
+    assert_eq!(state(), "idle");
     signal(agent, Signal::STOP);
+    eventually("it is shown as stopped", async || (state() == "stopped").then_some(())).await;
     comment(&stage, 1, "e-1").await;
     stands(&stage, "e-1", "injecting", "not-reading").await;
     comment(&stage, 1, "e-2").await;

@@ -30,6 +30,9 @@ fn answer(command: &Command, roll: u8) -> Option<Input> {
                 0..20 => Delivered::Ended(Outcome::Gone),
                 20..30 => Delivered::Broken(String::new()),
                 30..40 => Delivered::Ended(Outcome::Unproven),
+                40..50 => {
+                    Delivered::NeverBegan { reason: Reason::HarnessExited, detail: String::new() }
+                }
                 _ => Delivered::Ended(Outcome::Accepted),
             };
             Some(Input::Delivered(slug.clone(), ended))

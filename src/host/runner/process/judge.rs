@@ -182,6 +182,19 @@ pub(in crate::host::runner) fn with_notice(prompt: &str, item: &WorkItem) -> Str
     let prompt = with_rules(prompt, item);
     let notice = "[the-loop: the earlier conversation about this item is lost; this is a fresh \
                   one. Read the item and its branch before you go on.]";
+    below_first_line(&prompt, notice)
+}
+
+/// The prompt for an agent that was started again with its conversation, which does
+/// not show it that.
+pub(in crate::host::runner) fn with_resumed(prompt: &str) -> String {
+    let notice = "[the-loop: your program had ended and was started again with this \
+                  conversation. What it ran beside it is gone, and its last turn may be \
+                  unfinished.]";
+    below_first_line(prompt, notice)
+}
+
+fn below_first_line(prompt: &str, notice: &str) -> String {
     match prompt.split_once('\n') {
         Some((first, rest)) => format!("{first}\n{notice}\n{rest}"),
         None => format!("{prompt}\n{notice}"),

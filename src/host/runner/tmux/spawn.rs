@@ -109,8 +109,13 @@ impl TmuxRunner {
         let name = slug.tmux_name();
         let began = self.parts.clock.now();
         let size = self.parts.config.get().routing.tmux.size;
+        let resumes = record.conversation_started;
         self.update(slug, |record| {
             record.be(SessionStatus::Starting);
+            record.conversation_resumed = resumes;
+            if resumes {
+                record.resumed_at = Some(began);
+            }
             record.failure = None;
             record.blocked = None;
             record.runner = RunnerKind::Tmux;
@@ -269,7 +274,17 @@ impl TmuxRunner {
     /// Says of deliveries that they go to a fresh conversation.
     pub(super) async fn tell_fresh(&self, told: &Told) {
         let why = "the agent had no conversation of this id any more";
-        let steps = told.steps(State::Queued, Reason::FreshConversation, Some(why));
+        self.tell_first(told, Reason::FreshConversation, why).await;
+    }
+
+    /// Says of deliveries that the agent was started again for them, or before them.
+    pub(super) async fn tell_resumed(&self, told: &Told) {
+        let why = "the agent had ended: it was started again with its conversation";
+        self.tell_first(told, Reason::Resumed, why).await;
+    }
+
+    async fn tell_first(&self, told: &Told, reason: Reason, why: &str) {
+        let steps = told.steps(State::Queued, reason, Some(why));
         if let Err(error) = self.parts.inbox.record(steps).await {
             let error = chain(&error);
             tracing::warn!(delivery = %told.whole.id, error, "could not record a step");
