@@ -14,6 +14,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
@@ -108,9 +109,16 @@ impl Kept {
         let stdin = KeptStdin(Arc::new(Mutex::new(child.stdin.take())));
         let told = life.write_all(&line).await;
         let this = Self { gone: gone.clone(), drop: drop.clone(), stdin, stdout };
+        let (group, socket) = (child.id(), order.socket.clone());
         tasks.spawn(async move {
             tokio::select! {
-                _ = child.wait() => {}
+                _ = child.wait() => {
+                    // One that was killed left its program, which is of its group.
+                    kill_group(group);
+                    if let Some(socket) = socket {
+                        let _ = fs::remove_file(socket);
+                    }
+                }
                 () = drop.cancelled() => {
                     let ends = async {
                         let _ = life.write_all(BYE).await;

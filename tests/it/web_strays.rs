@@ -3,6 +3,8 @@
 
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::{TmuxServer, eventually, tmux_path};
 use crate::web_client::{Terminal, Web, configured, content};
 
@@ -253,4 +255,22 @@ async fn people_who_page_through_the_sessions_pass_those_for_viewers() {
     }
     one.types(b"fine").await;
     one.shows("fine").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keeper_that_is_killed_leaves_no_helper_and_the_terminal_goes_on() {
+    let (web, mut terminal, file, _) = two().await;
+    eventually("all is set up", async || (web.processes().len() == 5).then_some(())).await;
+    let before = web.processes();
+    for line in before.iter().filter(|line| line.trim_end().ends_with("the-loop keep")) {
+        let pid = line.split(' ').next().unwrap().parse().ok().and_then(Pid::from_raw).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    eventually("nothing that they kept is left", async || {
+        let now = web.processes();
+        now.iter().all(|line| !before.contains(line)).then_some(())
+    })
+    .await;
+    terminal.types(b"again").await;
+    content(&file, 5).await;
 }
