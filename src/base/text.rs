@@ -141,6 +141,39 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
+/// What a program said, in a few lines: its first and its last ones, without blank
+/// ones and with a `…` for those between them. The reason of an end stands on either side
+/// of a usage or of a trace.
+pub fn gist<'a>(
+    lines: impl DoubleEndedIterator<Item = &'a str> + Clone,
+    first: usize,
+    last: usize,
+) -> Vec<&'a str> {
+    let said = lines.filter(|line| !line.trim().is_empty());
+    let mut all: Vec<_> = said.collect();
+    if all.len() > first + last {
+        let end = all.split_off(all.len() - last);
+        all.truncate(first);
+        if first > 0 {
+            all.push("…");
+        }
+        all.extend(end);
+    }
+    all
+}
+
+/// The text without the sequences that colour it or move the cursor.
+pub fn without_colours(text: &str) -> String {
+    let mut pieces = text.split("\x1b[");
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| !matches!(c, ' '..='?')).unwrap_or(piece.len());
+        let rest = &piece[end..];
+        out.push_str(rest.strip_prefix(|c: char| matches!(c, '@'..='~')).unwrap_or(rest));
+    }
+    out
+}
+
 /// `1 event`, `2 events`.
 pub fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
@@ -154,6 +187,27 @@ mod tests {
     fn what_acts_on_a_terminal_is_shown_instead() {
         assert_eq!(visible("a\x1b[31m\u{202e}b\u{9b}\n"), "a\\x1b[31m\\u{202e}b\\u{9b}\\n");
         assert_eq!(visible_lines("a\tb\nc\x07"), "a    b\nc\\x07");
+    }
+
+    #[test]
+    fn what_was_said_at_length_keeps_its_begin_and_its_end() {
+        let said = "why\n\nusage\n  a\n  b\n  c\n\nsee --help\n";
+        assert_eq!(gist(said.lines(), 2, 1), ["why", "usage", "…", "see --help"]);
+        assert_eq!(gist(said.lines(), 3, 3).len(), 6);
+        assert_eq!(gist(said.lines(), 0, 2), ["  c", "see --help"]);
+        assert!(gist(" \n".lines(), 1, 1).is_empty());
+    }
+
+    #[test]
+    fn colours_are_left_out() {
+        for (text, plain) in [
+            ("\x1b[91m\x1b[1mError: \x1b[0mit", "Error: it"),
+            ("a\x1b[2K\x1b[1;31mb\x1b[", "ab"),
+            ("\x1b[3\u{7}x", "\u{7}x"),
+            ("\x1b]0;x", "\x1b]0;x"),
+        ] {
+            assert_eq!(without_colours(text), plain);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The real Codex, Gemini CLI, Copilot CLI and opencode, driven by the program
-//! through their shipped declarations, against a stand-in of their models' APIs
-//! on loopback. `scripts/fetch-harnesses .tools` installs them; without one its
-//! tests say so and pass.
+//! through their shipped declarations, and the real Claude Code, against a stand-in
+//! of their models' APIs on loopback. `scripts/fetch-harnesses .tools` and
+//! `scripts/fetch-claude .tools` install them; without one its tests say so and pass.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +14,13 @@ use serde_json::{Value, json};
 use crate::mock_api::MockApi;
 use crate::process::{comment, put_into_the_queue};
 use crate::support::{World, eventually, payload};
+
+use self::faults::{
+    a_start_that_cannot_be_is_told_and_the_next_goes_on,
+    what_takes_too_long_is_told_and_not_sent_again,
+};
+
+mod faults;
 
 const KEY: &str = "sk-mock-0123456789abcdef";
 
@@ -39,7 +46,8 @@ fn installed(name: &str, version: &str) -> Option<PathBuf> {
     if program.is_file() {
         return Some(program);
     }
-    let say = "`scripts/fetch-harnesses .tools` installs it";
+    let script = if name == "claude" { "fetch-claude" } else { "fetch-harnesses" };
+    let say = format!("`scripts/{script} .tools` installs it");
     let _ = writeln!(std::io::stderr(), "SKIPPED: no {name} {version}: {say}");
     None
 }
@@ -57,6 +65,19 @@ impl Rig {
         };
         let project = std::fs::canonicalize(&world.project).unwrap();
         let variables = match name {
+            "claude" => {
+                let state = json!({
+                    "hasCompletedOnboarding": true,
+                    "customApiKeyResponses":
+                        { "approved": [&KEY[KEY.len() - 20..]], "rejected": [] },
+                    "projects": { project.to_str().unwrap(): { "hasTrustDialogAccepted": true } },
+                });
+                write(".claude.json", &state.to_string());
+                format!(
+                    "ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY={KEY} IS_SANDBOX=1 \
+                     CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 DISABLE_AUTOUPDATER=1"
+                )
+            }
             "codex" => {
                 write(
                     ".codex/config.toml",
@@ -102,8 +123,13 @@ impl Rig {
         std::fs::write(&wrapper, script).unwrap();
         std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).unwrap();
         let config = std::fs::read_to_string(world.config()).unwrap();
-        let own = format!("harnesses:\n  {name}: {{ program: {home}/{name} }}\n");
-        std::fs::write(world.config(), config + &own).unwrap();
+        let config = if name == "claude" {
+            let tools = format!("tools:\n  claude: {{ path: {home}/claude }}\n");
+            config.replacen("tools:\n", &tools, 1)
+        } else {
+            format!("{config}harnesses:\n  {name}: {{ program: {home}/{name} }}\n")
+        };
+        std::fs::write(world.config(), config).unwrap();
         Self { world, api }
     }
 
@@ -301,6 +327,7 @@ impl Row {
     /// Where it keeps its conversations.
     fn conversations(self) -> &'static str {
         match self.name {
+            "claude" => ".claude/projects",
             "codex" => ".codex/sessions",
             "gemini" => ".gemini/tmp",
             "copilot" => ".copilot/session-state",
@@ -339,26 +366,43 @@ async fn it_survives_every_kill_with_its_conversation(row: Row) {
     assert!(rig.api.conversation().contains("Please do it"), "it remembers nothing");
 }
 
-async fn no_secret_of_the_receiver_is_in_its_environment(row: Row) {
+async fn its_environment_is_made_from_nothing(row: Row) {
     let Some(mut rig) = row.rig().await else { return };
-    rig.world.start_with(&[("GITHUB_TOKEN", "hunter2".as_ref())]).await;
-    rig.world.post("s", "issues", &payload::labeled("o/r", 1, "alice")).await;
+    // The server is older than the receiver, and has another environment.
+    rig.world.tmux.run(&["new-session", "-d", "-s", "old"]);
+    rig.world.tmux.run(&["set-environment", "-g", "STALE", "1"]);
+    let secret = std::ffi::OsStr::new("hunter2");
+    let none = std::ffi::OsStr::new("");
+    rig.world.start_with(&[("GITHUB_TOKEN", secret), ("LANG", none)]).await;
+    // Letters that a terminal without a locale would not take.
+    let mut labeled = payload::labeled("o/r", 1, "alice");
+    labeled["issue"]["body"] = json!("word-1. ÄÖ 漢字");
+    assert_eq!(rig.world.post("s", "issues", &labeled).await, 202);
     if row.in_tmux() {
         rig.reaches("s", "delivered").await;
     }
-    let environment = eventually("the agent lives", async || {
+    let pid = eventually("the agent lives", async || {
         let pid = rig.agent(row)?;
         let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-        let text = String::from_utf8_lossy(&environment).into_owned();
         // Before it became the agent it was this program.
-        text.contains("HTTPS_PROXY").then_some(text)
+        String::from_utf8_lossy(&environment).contains("HTTPS_PROXY").then_some(pid)
     })
     .await;
+    let read = |file: &str| {
+        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let (environment, arguments) = (read("environ"), read("cmdline"));
     assert!(environment.contains("THE_LOOP_WORK_ITEM=github:o/r#1"), "{environment}");
-    for secret in ["hunter2", crate::support::SECRET] {
+    for secret in ["hunter2", crate::support::SECRET, "STALE"] {
         assert!(!environment.contains(secret), "{environment}");
+        assert!(!arguments.contains(secret), "{arguments}");
     }
+    assert!(!arguments.contains("word-1."), "a text of an event is in {arguments}");
+    let is_utf8 = |entry: &str| entry.to_lowercase().ends_with("utf-8");
+    assert!(environment.split('\0').any(is_utf8), "{environment}");
     rig.reaches("s", "delivered").await;
+    rig.heard("ÄÖ 漢字").await;
 }
 
 async fn a_hundred_kilobytes_arrive_whole(row: Row) {
@@ -397,7 +441,9 @@ async fn a_lost_conversation_is_begun_anew_and_the_agent_is_told(row: Row) {
     comment(&rig.world, "c-1", "word-1.").await;
     rig.reaches("c-1", "delivered").await;
     rig.heard("word-1.").await;
-    assert_ne!(rig.conversation(), first);
+    // In a terminal Claude's is looked for before it is asked for: the id is free.
+    let is_free = row.name == "claude" && row.in_tmux();
+    assert_eq!(rig.conversation() == first, is_free);
     let told = rig.api.conversation();
     assert!(told.contains("the earlier conversation about this item is lost"), "{told}");
 }
@@ -411,9 +457,11 @@ macro_rules! scenes {
             const ROW: Row = Row { name: $name, version: $version, runner: $runner };
 
             scenes!(@ it_survives_every_kill_with_its_conversation);
-            scenes!(@ no_secret_of_the_receiver_is_in_its_environment);
+            scenes!(@ its_environment_is_made_from_nothing);
             scenes!(@ a_hundred_kilobytes_arrive_whole);
             scenes!(@ a_lost_conversation_is_begun_anew_and_the_agent_is_told);
+            scenes!(@ a_start_that_cannot_be_is_told_and_the_next_goes_on);
+            scenes!(@ what_takes_too_long_is_told_and_not_sent_again);
         }
     )+};
     (@ $scene:ident) => {
@@ -425,6 +473,8 @@ macro_rules! scenes {
 }
 
 scenes! {
+    claude_in_tmux: "claude", "2.1.332", "tmux";
+    claude_headless: "claude", "2.1.332", "process";
     codex_in_tmux: "codex", "0.171.0", "tmux";
     codex_headless: "codex", "0.171.0", "process";
     gemini_in_tmux: "gemini", "0.61.0", "tmux";

@@ -285,6 +285,9 @@ pub(super) fn parse(signs: &ResultSigns, stdout: &[u8]) -> OneShotResult {
     let ended = records.iter().rev().find(|record| any(&signs.ended, record));
     let (is_error, text) = match (failed, ended) {
         (Some(record), _) => (true, text_at(record, &signs.text)),
+        (None, _) if records.iter().any(|record| any(&signs.cut, record)) => {
+            return OneShotResult::Cut;
+        }
         (None, Some(_)) => (false, last(&signs.text)),
         (None, None) => return OneShotResult::Cut,
     };
@@ -348,6 +351,18 @@ mod tests {
             args.iter().any(|arg| arg.contains("trust_level"))
         };
         assert!(has_trust(true) && !has_trust(false));
+    }
+
+    #[test]
+    fn a_turn_of_copilot_that_was_cut_off_has_no_result_whatever_it_prints() {
+        let copilot = harness("copilot");
+        let end = r#"{"type":"result","sessionId":"abc","exitCode":0}"#;
+        let abort = r#"{"type":"abort","data":{"reason":"user_initiated"}}"#;
+        let failed = r#"{"type":"session.error","data":{"message":"no model"}}"#;
+        let ended = |lines: &[&str]| copilot.parse_result(lines.join("\n").as_bytes());
+        assert!(matches!(ended(&[end]), OneShotResult::Ended(turn) if !turn.is_error));
+        assert_eq!(ended(&[abort, end]), OneShotResult::Cut);
+        assert!(matches!(ended(&[failed, abort, end]), OneShotResult::Ended(t) if t.is_error));
     }
 
     #[test]

@@ -273,6 +273,8 @@ pub struct ResultSigns {
     pub ended: Vec<Sign>,
     /// It ended with a failure.
     pub failed: Vec<Sign>,
+    /// It was cut off, whatever its end says.
+    pub cut: Vec<Sign>,
     /// Where the id of the conversation stands.
     pub conversation: Vec<String>,
     /// Where its words stand.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::base::ids::{HarnessSessionId, Marker, WorkItem};
-use crate::base::text::{cap, visible};
+use crate::base::text::{cap, gist, visible, without_colours};
 use crate::core::harness::{Harness, OneShotResult, Rendering};
 use crate::core::outcome::{Reason, State};
 use crate::core::routing::prompt::with_rules;
@@ -71,7 +71,7 @@ pub(super) fn judge(
     let result = harness.parse_result(&stdout);
     let is_taken = signals.has_taken(marker);
     let said =
-        if stderr.is_empty() { last_words_of_turn(harness, &stdout) } else { last_words(&stderr) };
+        if stderr.is_empty() { last_words_of_turn(harness, &stdout) } else { words_of(&stderr, 3) };
     let how = how(ending, &said);
     let ended = |state, reason, detail: String| Verdict::Ended {
         state,
@@ -165,14 +165,14 @@ fn last_words_of_turn(harness: &Harness, stdout: &[u8]) -> String {
     let mut rendering = Rendering::new(harness.shows());
     let mut lines: Vec<_> = text.lines().flat_map(|line| rendering.line(line)).collect();
     lines.extend(rendering.end());
-    last_words(lines.join("\n").as_bytes())
+    words_of(lines.join("\n").as_bytes(), 0)
 }
 
-fn last_words(bytes: &[u8]) -> String {
-    let tail = &bytes[bytes.len().saturating_sub(LAST_WORDS * 4)..];
-    let text = String::from_utf8_lossy(tail);
-    let lines: Vec<_> = text.trim().lines().rev().take(3).map(visible).collect();
-    cap(&lines.into_iter().rev().collect::<Vec<_>>().join(" / "), LAST_WORDS)
+/// The last lines of what was said, behind so many of the first ones.
+fn words_of(bytes: &[u8], first: usize) -> String {
+    let text = without_colours(&String::from_utf8_lossy(bytes));
+    let lines = gist(text.lines(), first, 3).into_iter().map(|line| visible(line.trim_end()));
+    cap(&lines.collect::<Vec<_>>().join(" / "), LAST_WORDS)
 }
 
 /// The prompt for a fresh conversation, which the agent must know it is in. The

@@ -11,7 +11,7 @@ use crate::base::failure::chain;
 use crate::base::files::atomic;
 use crate::base::ids::{HarnessSessionId, Slug};
 use crate::base::random;
-use crate::base::text::{cap, visible};
+use crate::base::text::{cap, gist, visible};
 use crate::core::config::RunnerKind;
 use crate::core::dispatch::StartFailure;
 use crate::core::harness::Harness;
@@ -34,8 +34,12 @@ const LOOK_STARTING: Duration = Duration::from_millis(100);
 const ASKS_FOR: Duration = Duration::from_secs(2);
 /// How many lines of a screen are kept as evidence.
 const SCREEN_LINES: usize = 40;
-/// How many of an agent's last lines are kept when it failed.
+/// How many of an agent's last lines are kept when it failed, and behind how many of
+/// the first ones when it failed at its start: what is wrong may stand above a usage.
 const LAST_LINES: usize = 15;
+const FIRST_LINES: usize = 3;
+/// How many lines of an agent that failed at its start are read.
+const READ_LINES: usize = 400;
 
 /// An agent that runs and has not said that it is ready.
 struct Unready {
@@ -47,8 +51,8 @@ struct Unready {
 
 /// Why an agent did not get ready.
 enum NotReady {
-    /// It ended: how, and with which last words.
-    Ended { how: String, said: String },
+    /// It ended: how, and with which words.
+    Ended { how: String, said: Vec<String> },
     /// It could not be started, or not be seen.
     Failed(StartFailure),
 }
@@ -77,14 +81,18 @@ impl TmuxRunner {
                 Err(NotReady::Ended { how, said }) => (how, said),
             };
             let resumed = record.conversation_started;
-            if !is_second && resumed && harness.refuses_resume(&said) {
+            // Only the end: above it may stand what others said.
+            let last = said[said.len().saturating_sub(LAST_LINES)..].join("\n");
+            if !is_second && resumed && harness.refuses_resume(&last) {
                 tracing::warn!(%slug, "the agent has lost the conversation: it begins another");
                 record.harness_session_id = HarnessSessionId::uuid(random::bytes());
                 record.conversation_started = false;
                 record.conversation_lost = true;
-            } else if !is_second && !resumed && harness.refuses_start(&said) {
+            } else if !is_second && !resumed && harness.refuses_start(&last) {
                 record.conversation_started = true;
             } else {
+                let said =
+                    gist(said.iter().map(String::as_str), FIRST_LINES, LAST_LINES).join("\n");
                 let said = if said.is_empty() { said } else { format!(":\n{said}") };
                 let detail = format!("the agent ended with {how} before it was ready{said}");
                 return Err(failure(Reason::HarnessExited, detail, true));
@@ -233,7 +241,7 @@ impl TmuxRunner {
                 Ok(_) => None,
             };
             if let Some(how) = dead {
-                let said = self.last_words(&live.pane).await;
+                let said = self.words(&live.pane, READ_LINES).await;
                 return Err(NotReady::Ended { how, said });
             }
             let now = tokio::time::Instant::now();
@@ -256,19 +264,24 @@ impl TmuxRunner {
 
     /// The last lines of an agent.
     pub(super) async fn last_words(&self, pane: &Pane) -> String {
-        let mut lines = self.parts.tmux.last_lines(pane, LAST_LINES).await;
+        self.words(pane, LAST_LINES).await.join("\n")
+    }
+
+    /// At most so many lines of an agent, the last ones.
+    async fn words(&self, pane: &Pane, limit: usize) -> Vec<String> {
+        let mut lines = self.parts.tmux.last_lines(pane, limit).await;
         // A host under load can fail one call; an agent that said nothing is asked
         // twice too, for its words can come a moment after its end.
         if lines.as_ref().map_or(true, Vec::is_empty) {
             tokio::time::sleep(LOOK_STARTING).await;
-            lines = self.parts.tmux.last_lines(pane, LAST_LINES).await;
+            lines = self.parts.tmux.last_lines(pane, limit).await;
         }
         let lines = lines.unwrap_or_else(|error| {
             let error = chain(&error);
             tracing::warn!(session = pane.name, error, "could not read an agent's last words");
             Vec::new()
         });
-        lines.iter().map(|line| visible(line)).collect::<Vec<_>>().join("\n")
+        lines.iter().map(|line| visible(line)).collect()
     }
 
     /// Says of deliveries that they go to a fresh conversation.
