@@ -189,7 +189,7 @@ impl<W: Write> Hashing<W> {
 struct OverLimit;
 
 pub(super) fn is_over_limit(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<OverLimit>())
+    error.get_ref().and_then(|inner| inner.downcast_ref::<OverLimit>()).is_some()
 }
 
 impl<W: Write> Write for Hashing<W> {
