@@ -19,7 +19,12 @@ pub(super) fn of_host() -> Option<String> {
 }
 
 fn processes() -> Option<String> {
-    let (started, why) = startable(PROCESSES);
+    processes_below(PROCESSES)
+}
+
+/// Whether the system starts fewer more processes than these, and what helps.
+pub(super) fn processes_below(wanted: usize) -> Option<String> {
+    let (started, why) = startable(wanted);
     let helps = why.as_ref().and_then(more)?;
     Some(format!("only {started} more processes or threads can be started: {helps}"))
 }

@@ -79,7 +79,7 @@ impl Inbox {
     pub fn trouble(path: &Path) -> Option<String> {
         let trouble = match InboxReader::open(path) {
             Ok(reader) => reader.look_through(),
-            Err(InboxError::Missing { .. }) => return None,
+            Err(InboxError::Missing { .. }) => open::log_alone(path).map_or(Ok(()), Err),
             Err(error) => Err(error),
         };
         trouble.err().map(|error| crate::base::failure::chain(&error))

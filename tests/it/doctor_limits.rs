@@ -87,6 +87,15 @@ fn without_processes_the_limit_is_named_and_no_tool_is_blamed() {
     let path = finding(&report, "path.entries");
     assert!(path["what"].as_str().unwrap().contains("no thread can be started"), "{path}");
 
+    // With a few there is a tool that runs, and cannot serve.
+    for processes in 2..=6 {
+        let args = ["doctor", "--json", "--for", "web", "--only", "tmux,ttyd,limits"];
+        let output = with_processes(&place, processes, &args);
+        let report = json(&output);
+        assert_eq!(output.status.code(), Some(3), "{processes}: {report:#}");
+        assert!(!report.to_string().contains("--install"), "{processes}: {report:#}");
+    }
+
     // What needs threads says so too, before it opens anything.
     std::fs::create_dir(place.path("home/.the-loop")).unwrap();
     let config = place.path("home/.the-loop/config.yaml");

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::process::{comment, in_a_turn, label, script, world};
 use crate::support::{World, unbroken};
+use crate::turns::they_end;
 
 /// Runs the program as somebody with another state: other variables, or another
 /// file over the same registry.
@@ -79,11 +80,11 @@ async fn a_sweep_of_the_registry_lets_no_second_receiver_in() {
 #[tokio::test]
 async fn a_turn_that_a_killed_receiver_left_keeps_those_with_another_state_away() {
     let mut world = world("");
-    let end = in_a_turn(&mut world).await;
+    in_a_turn(&mut world).await;
     world.end(Signal::KILL);
     for by in WAYS {
         let (code, _, err) = elsewhere(&world, by, &["gh-webhook", "start"]);
         assert!(code == 1 && err.contains("a turn of `o+r+1`"), "{by}: {err}");
     }
-    std::fs::write(end, "").unwrap();
+    they_end(&world).await;
 }

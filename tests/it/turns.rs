@@ -79,7 +79,8 @@ fn claims(world: &World) -> Vec<std::path::PathBuf> {
     turns.map(claim).filter(|path| path.exists()).collect()
 }
 
-async fn they_end(world: &World) {
+/// Lets every agent end that was told to wait for it, and sees that it has.
+pub async fn they_end(world: &World) {
     std::fs::write(world.home.join("end"), "").unwrap();
     for claim in claims(world) {
         let mark: Value = serde_json::from_slice(&std::fs::read(&claim).unwrap()).unwrap();

@@ -18,6 +18,7 @@ use crate::base::failure::bare;
 use crate::base::files::SOCKET_PATH;
 use crate::base::process::Process;
 use crate::base::text::path_text;
+use crate::doctor::lack;
 use crate::doctor::listener::listener;
 use crate::doctor::tool::Tool;
 use crate::doctor::trouble::Trouble;
@@ -27,6 +28,8 @@ const PREFIX: &str = "tl-probe-";
 const RANDOM: usize = 8;
 
 const PAUSE: Duration = Duration::from_millis(10);
+/// As many processes as a probe may start beside the tool.
+const PROCESSES: usize = 8;
 /// More than a probe writes.
 const ROOM: usize = 64 * 1024;
 
@@ -78,7 +81,11 @@ impl Scratch {
     ) -> Result<Option<Unchecked>, Trouble> {
         match (found, self.has_room()) {
             (Ok(()), _) => Ok(None),
-            (Err(why), Ok(())) => Err(why),
+            // A tool that could not start what it needs is not to blame.
+            (Err(found), Ok(())) => match lack::processes_below(PROCESSES) {
+                Some(why) => Ok(Some(Unchecked { check, why })),
+                None => Err(found),
+            },
             (Err(_), Err(error)) => {
                 let parent = self.path.parent().unwrap_or(&self.path);
                 let shown = path_text(parent);

@@ -92,14 +92,11 @@ pub(super) fn fresh(path: &Path) -> Result<Connection, InboxError> {
 
 /// Opens the inbox to look at it, also while another process writes to it.
 pub(super) fn read_only(path: &Path) -> Result<Connection, InboxError> {
-    if salvage::is_its_log_alone(path) {
-        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-        let what = "the file is empty or gone, and its log is there".to_owned();
-        let error = rusqlite::Error::SqliteFailure(code, Some(what));
-        return Err(InboxError::sqlite(path, "open", error));
-    }
     if !path.exists() {
         return Err(InboxError::Missing { path: path.to_path_buf() });
+    }
+    if let Some(trouble) = log_alone(path) {
+        return Err(trouble);
     }
     let sqlite = |error| InboxError::sqlite(path, "open", error);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -115,6 +112,16 @@ pub(super) fn read_only(path: &Path) -> Result<Connection, InboxError> {
     }
     connection.execute_batch("PRAGMA trusted_schema = OFF;").map_err(sqlite)?;
     Ok(connection)
+}
+
+/// What is wrong where only the log is left of an inbox.
+pub(super) fn log_alone(path: &Path) -> Option<InboxError> {
+    salvage::is_its_log_alone(path).then(|| {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        let what = "the file is empty or gone, and its log is there".to_owned();
+        let error = rusqlite::Error::SqliteFailure(code, Some(what));
+        InboxError::sqlite(path, "open", error)
+    })
 }
 
 /// Makes the file before SQLite would: private from its first moment. SQLite
