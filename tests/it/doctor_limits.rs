@@ -89,7 +89,7 @@ fn without_processes_the_limit_is_named_and_no_tool_is_blamed() {
 
     // With a few there is a tool that runs, and cannot serve.
     for processes in 2..=6 {
-        let args = ["doctor", "--json", "--for", "web", "--only", "tmux,ttyd,limits"];
+        let args = ["doctor", "--json", "--only", "tmux,limits"];
         let output = with_processes(&place, processes, &args);
         let report = json(&output);
         assert_eq!(output.status.code(), Some(3), "{processes}: {report:#}");
