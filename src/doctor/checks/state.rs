@@ -1,7 +1,7 @@
 //! The project's state and locks, where sessions start, and what broken installs left.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
@@ -12,7 +12,7 @@ use crate::base::process::shell_word;
 use crate::base::text::{count, path_text, visible};
 use crate::core::platform::Remedy;
 use crate::doctor::finding::{Finding, Severity};
-use crate::doctor::install::store::Store;
+use crate::doctor::install::store::{RECEIPT, Store};
 use crate::doctor::path::{self, Judge, Open};
 use crate::doctor::repair::Repair;
 use crate::doctor::tool::ToolId;
@@ -138,7 +138,7 @@ pub(super) fn tools(scene: &Scene) -> Vec<Finding> {
     let mut open = judge.open(&root);
     // What is below it, each once.
     for tool in ToolId::ALL {
-        for place in store.guarded(tool) {
+        for place in guarded(&store, tool) {
             for more in judge.open(&place) {
                 if open.iter().all(|open| open.path != more.path) {
                     open.push(Open { why: more.why_of(&place), ..more });
@@ -152,6 +152,15 @@ pub(super) fn tools(scene: &Scene) -> Vec<Finding> {
     }
     let shown = path_text(&root);
     vec![replaceable(id, format!("others could change what the-loop installs in {shown}"), &open)]
+}
+
+/// All by which others could change what is installed of a tool, as far as it is there:
+/// its folder, and in it the lock, the programs and their receipts.
+fn guarded(store: &Store, id: ToolId) -> Vec<PathBuf> {
+    let programs = store.installed(id).into_iter().map(|installed| installed.path);
+    let files = programs.flat_map(|path| [path.with_file_name(RECEIPT), path]);
+    let all = files.chain([store.tool_dir(id), store.lock_path(id)]);
+    all.filter(|path| fs::symlink_metadata(path).is_ok()).collect()
 }
 
 fn modes(scene: &Scene, dir: &Path) -> Vec<Finding> {

@@ -21,7 +21,7 @@ use crate::doctor::path::{self, Judge};
 use crate::doctor::resolve::by_others;
 use crate::doctor::tool::{Origin, ToolId};
 
-pub(super) const RECEIPT: &str = "receipt.json";
+pub(in crate::doctor) const RECEIPT: &str = "receipt.json";
 /// The link to the version in use.
 const CURRENT: &str = "current";
 const PARTIAL_PREFIX: &str = ".partial-";
@@ -254,15 +254,6 @@ impl Store {
         };
         lock.describe(&format!("pid {}", std::process::id())).map_err(failed)?;
         Ok(lock)
-    }
-
-    /// All by which others could change what is installed of a tool, as far as it is
-    /// there: its folder, and in it the lock, the programs and their receipts.
-    pub(in crate::doctor) fn guarded(&self, id: ToolId) -> Vec<PathBuf> {
-        let programs = self.installed(id).into_iter().map(|installed| installed.path);
-        let files = programs.flat_map(|path| [path.with_file_name(RECEIPT), path]);
-        let all = files.chain([self.tool_dir(id), self.lock_path(id)]);
-        all.filter(|path| fs::symlink_metadata(path).is_ok()).collect()
     }
 
     /// The version in use.
