@@ -358,18 +358,21 @@ mod tests {
         assert!(!Mark::nobody().is_alive());
     }
 
-    #[test]
-    fn a_prompt_counts_as_unread_until_somebody_reads_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let turns = Turns { dir: dir.path().join("o+r+1") };
-        let about = About {
+    fn about() -> About {
+        About {
             delivery: "d-1".parse().unwrap(),
             marker: None,
             what: String::new(),
             began: Timestamp::UNIX_EPOCH,
             shows: None,
-        };
-        let turn = turns.begin(&about, "text").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_prompt_counts_as_unread_until_somebody_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let turns = Turns { dir: dir.path().join("o+r+1") };
+        let turn = turns.begin(&about(), "text").unwrap();
         // Where reads leave no trace nothing is said to be unread.
         let trace = fs::metadata(turn.dir().join("about.json")).unwrap().atime();
         assert_eq!(trace, NEVER);
@@ -389,15 +392,8 @@ mod tests {
 
         let dir = tempfile::tempdir().unwrap();
         let turns = Turns { dir: dir.path().join("o+r+1") };
-        let about = About {
-            delivery: "d-1".parse().unwrap(),
-            marker: None,
-            what: String::new(),
-            began: Timestamp::UNIX_EPOCH,
-            shows: None,
-        };
         for has_read in [false, true] {
-            let turn = turns.begin(&about, "text").unwrap();
+            let turn = turns.begin(&about(), "text").unwrap();
             let mut held = fs::File::open(turn.prompt()).unwrap();
             if has_read {
                 held.read_exact(&mut [0; 1]).unwrap();
@@ -419,13 +415,7 @@ mod tests {
         for number in 0..KEPT + 5 {
             let delivery: DeliveryId = format!("d-{number}").parse().unwrap();
             let marker = Some(Marker::new([7; 16]));
-            let about = About {
-                delivery: delivery.clone(),
-                marker,
-                what: String::new(),
-                began: Timestamp::UNIX_EPOCH,
-                shows: None,
-            };
+            let about = About { delivery: delivery.clone(), marker, ..about() };
             turns.begin(&about, "text").unwrap();
             let found = |marker| turns.last_of(&delivery, &Marker::new(marker)).unwrap();
             assert_eq!(found([7; 16]), turns.list().unwrap().pop());
